@@ -136,6 +136,21 @@ async def test_a_command_gets_the_incident(tmp_path: Path) -> None:
     assert watched.prepared == ["one"]
 
 
+@pytest.mark.usefixtures("real")
+@pytest.mark.asyncio
+async def test_text_of_a_job_is_no_part_of_the_command(tmp_path: Path) -> None:
+    """A job whose name and verdict are shell code: the command gets them as they are, and nothing of them is run."""
+    code = f"'\"; touch {tmp_path}/run; $(touch {tmp_path}/run) `touch {tmp_path}/run`\n#"
+    incident, path = make_bundle(tmp_path, "one", ended=False)
+    verdict = msgspec.structs.replace(incident.verdict, summary=code)
+    hostile = msgspec.structs.replace(incident, verdict=verdict, job=msgspec.structs.replace(incident.job, id=code))
+    watched = Watched(Policy(action=f'exec:printf "%s|%s" "$HANGWATCH_SUMMARY" "$HANGWATCH_JOB" > {tmp_path}/told'))
+    watched.actor.consider(hostile, path)
+    await watched.actor.settle()
+    assert (tmp_path / "told").read_text() == f"{code}|{code}"
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.asyncio
 async def test_a_dry_run_says_what_it_would_do_and_does_nothing(tmp_path: Path) -> None:
     """The job is not ended, the sentence says that it would have been, and the bundle remembers a rehearsal."""

@@ -147,6 +147,11 @@ def test_the_incident_says_when_and_what_calls_it_off() -> None:
             "hangwatch does not end the job: rank 0 moved. It goes on looking.",
         ),
         (
+            SecondLook("", "", "end the job", "anybody could have written it"),
+            False,
+            "hangwatch does not end the job: anybody could have written it.",
+        ),
+        (
             SecondLook("2026-05-28T21:01:30.000Z", "a rank moves", "end the job"),
             True,
             "It ended before hangwatch acted.",

@@ -151,7 +151,7 @@ def test_every_value_is_in_the_schema_and_every_setting_of_hangwatch() -> None:
         if field.name in known and isinstance(field.default, msgspec.Struct):
             assert known[field.name]["properties"].keys() == set(field.default.__struct_fields__), field.name
     variables = SCHEMA["properties"]["secret"]["properties"]["variables"]["propertyNames"]["anyOf"][0]["enum"]
-    assert set(variables) == SECRET_VARIABLES | {"HANGWATCH_TOKEN"}
+    assert set(variables) == SECRET_VARIABLES | {"HANGWATCH_TOKEN", "HANGWATCH_SECRET"}
 
 
 def test_the_agent_reads_its_settings() -> None:

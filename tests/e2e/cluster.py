@@ -37,12 +37,16 @@ http.server.ThreadingHTTPServer(("10.77.0.4", 8080), Taker).serve_forever()
 """
 
 
+#: What the agents have in common where they are to act.
+SECRET = MappingProxyType({"HANGWATCH_SECRET": "a secret of these tests"})
+
+
 @dataclass
 class Cluster:
     """Three nodes with a rank each, agents beside them, and a fourth host for the server and the receiver of alerts.
 
     torchrun gives the first address the first rank, and so on: rank and node have the same number. ``settings``: those of
-    the agents, as in their file; ``run_options``: more options for ``hangwatch run``.
+    the agents, as in their file; ``run_options``: more options for ``hangwatch run``; ``secret``: what lets the agents act.
     """
 
     network: Network
@@ -52,6 +56,7 @@ class Cluster:
     patience_s: int = 6
     settings: str = ""
     run_options: tuple[str, ...] = ()
+    secret: Mapping[str, str] = field(default_factory=dict)
     agents: dict[int, Job] = field(default_factory=dict)
     launchers: dict[int, Job] = field(default_factory=dict)
 
@@ -80,7 +85,7 @@ class Cluster:
         host = self.network[number]
         (host.home / "hangwatch.toml").write_text(self.settings)
         options = (*self._options(), "--config", str(host.home / "hangwatch.toml"))
-        self.agents[number] = host.hangwatch("agent", *options, env={"PYTHONPATH": str(SOURCE_ROOT)})
+        self.agents[number] = host.hangwatch("agent", *options, env={"PYTHONPATH": str(SOURCE_ROOT), **self.secret})
         self.agents[number].wait_for_output("watching this node", 120.0)
 
     def _options(self) -> tuple[str, ...]:
@@ -133,7 +138,7 @@ class Cluster:
         launcher += (str(JOBS / name), *arguments)
         if run:
             command = ("run", *self._options(), *self.run_options, "--", *launcher)
-            self.agents[number] = host.hangwatch(*command, env={"PYTHONPATH": str(SOURCE_ROOT), **env})
+            self.agents[number] = host.hangwatch(*command, env={"PYTHONPATH": str(SOURCE_ROOT), **self.secret, **env})
             return
         self.launchers[number] = host.start(*launcher, env={**probe_environment(run_dir, {}), **env})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cluster import NODES, Cluster, assert_licence_is_awaited
+from cluster import NODES, SECRET, Cluster, assert_licence_is_awaited
 from watched_runs import find_bundles
 
 from documentation import ROOT
@@ -93,6 +93,7 @@ def test_a_rank_fails(cluster: Cluster) -> None:
 
 def test_a_hang_is_restarted_on_all_nodes(cluster: Cluster) -> None:
     """Each agent ends its own ranks, once; torchrun starts all anew, and they train again."""
+    cluster.secret = SECRET
     cluster.settings = '[on_hang]\naction = "restart"\n'
     start_watching(cluster)
     for number in range(NODES):
@@ -123,6 +124,7 @@ def test_the_command_is_run_again_on_all_nodes(cluster: Cluster) -> None:
     names = [host.name for host in cluster.nodes]
     (cluster.folder / "hosts").write_text("".join(f"{name}\n" for name in names))
     (line,) = re.findall(r"^grep .* hosts > hosts.next$", (ROOT / "docs" / "actions.md").read_text(), re.MULTILINE)
+    cluster.secret = SECRET
     cluster.run_options = ("--on-hang", f"restart,exec:cd {cluster.folder} && {line}", "--max-restarts", "2")
     cluster.start_receiver()
     for number in range(NODES):

@@ -43,9 +43,12 @@ def listening_ports(pid: int) -> set[int]:
 
 
 def test_two_runs_join_by_themselves(jobs: JobRunner, tmp_path: Path) -> None:
-    """One line says where they meet; one verdict names the rank of the other launcher, and nothing of torch's log is shown."""
+    """One line says where they meet; one verdict names the rank of the other launcher, and nothing of torch's log is shown.
+
+    The agents have no secret, so they do not act, although they were asked to: both say so at once, and in the incident.
+    """
     port = find_free_port()
-    runs = [run_part(jobs, tmp_path, number, port) for number in (0, 1)]
+    runs = [run_part(jobs, tmp_path, number, port, "--on-hang", "stop", "--act-after", "1") for number in (0, 1)]
     for run in runs:
         run.wait_for_output(f"spans nodes (1 of its 2 ranks here): joined at 127.0.0.1:{DEFAULT_PORT}", 120.0)
     wait_for_training(tmp_path)
@@ -54,8 +57,13 @@ def test_two_runs_join_by_themselves(jobs: JobRunner, tmp_path: Path) -> None:
     for number in (0, 1):
         (incident,) = incidents(tmp_path, number)
         assert_licence_is_awaited(incident, 1)
+        assert incident.second_look is not None
+        assert (incident.second_look.action, incident.second_look.until) == ("end the job", "")
+        assert "set HANGWATCH_SECRET to one secret on all nodes" in incident.second_look.called_off
     assert incidents(tmp_path, 0)[0].id == incidents(tmp_path, 1)[0].id
     for run in runs:
+        assert "hangs of several nodes are reported and not acted on: set HANGWATCH_SECRET" in run.stderr()
+        assert run.process.poll() is None
         assert "c10d" not in run.stderr()
         assert "Traceback" not in run.stderr()
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster import NODES, Cluster
+from cluster import NODES, SECRET, Cluster
 from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident, torchrun
 
 from hangwatch.demos import find_scenario
@@ -147,6 +147,7 @@ def test_every_rank_of_several_hosts_is_reached(cluster: Cluster) -> None:
     The connections of those that raise first fail in the others: what these met is torch's error, and has it as its text.
     """
     cluster.exchange = None
+    cluster.secret = SECRET
     cluster.run_options = ("--on-hang", "raise")
     cluster.start_receiver()
     env = {"SCRATCH": str(cluster.folder)}

@@ -67,6 +67,8 @@ async def test_planted_secrets_are_nowhere(jobs: JobRunner, tmp_path: Path) -> N
         "SERVICE_TOKEN": secrets["plain"],
         "SIGNING_KEY_SECRET": secrets["key"],
     }
+    # The agents' own, which the job does not get.
+    secrets["agents"] = environment["HANGWATCH_SECRET"] = _any(24)
     command = torchrun(
         JOBS / "secretive.py",
         "--hub-token", secrets["hf"],
@@ -82,6 +84,8 @@ async def test_planted_secrets_are_nowhere(jobs: JobRunner, tmp_path: Path) -> N
         wait_for(lambda: read_incident(bundle).captured["call_sites"], 60.0, "the bundle to be complete", poll_s=0.2)
         wait_for(lambda: receiver.messages, 30.0, "the webhook to be notified")
         incident = read_incident(bundle)
+        for rank in incident.ranks:
+            assert b"HANGWATCH_SECRET" not in Path(f"/proc/{rank.pid}/environ").read_bytes()
         pages = ["/", "/metrics", "/healthz", f"/incidents/{incident.id}"]
         pages += [
             f"/incidents/{incident.id}/{name}"

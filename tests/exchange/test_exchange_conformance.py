@@ -1,4 +1,4 @@
-"""What every exchange promises, of each of them: in this process, in torch's store, in a real Redis."""
+"""What every exchange promises, of each of them: in this process, in torch's store, in a real Redis, sealed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from servers import RedisServer
 from hangwatch.exchange.local import LocalExchange
 from hangwatch.exchange.opening import open_exchange, parse_exchange
 from hangwatch.exchange.protocol import Exchange
+from hangwatch.exchange.sealed import SealedExchange
 from support import LONG_S, JobRunner, find_free_port
 
 pytestmark = pytest.mark.asyncio
@@ -32,7 +33,7 @@ def redis_server(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     runner.end_all()
 
 
-@pytest_asyncio.fixture(params=["local", "tcp", "redis"])
+@pytest_asyncio.fixture(params=["local", "tcp", "redis", "sealed"])
 async def opened(real: None, request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], Exchange]]:
     """Opens an exchange anew for each agent, all of them at one place; the first one keeps it, where it has to be kept."""
     opened: list[Exchange] = []
@@ -43,7 +44,10 @@ async def opened(real: None, request: pytest.FixtureRequest) -> AsyncIterator[Ca
         choice = parse_exchange(f"tcp:{find_free_port()}")
 
     def open_one() -> Exchange:
-        opened.append(shared if request.param == "local" else open_exchange(choice, "127.0.0.1:1"))
+        if request.param == "sealed":
+            opened.append(SealedExchange(shared, b"a secret of the tests"))
+        else:
+            opened.append(shared if request.param == "local" else open_exchange(choice, "127.0.0.1:1"))
         return opened[-1]
 
     yield open_one

@@ -163,6 +163,58 @@ def test_signing_in_gives_a_cookie_that_is_not_the_token(tmp_path: Path) -> None
     assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
 
 
+def test_no_other_site_signs_in(tmp_path: Path) -> None:
+    """A form of another site that posts the token, or a guess at it, gets nothing, and no cookie is set."""
+    sites = [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+    ]
+
+    async def use(url: str, client: aiohttp.ClientSession) -> None:
+        for headers in sites:
+            form = {"token": SECRET, "path": "//evil.example/"}
+            async with client.post(f"{url}/login", data=form, headers=headers, allow_redirects=False) as answer:
+                assert (answer.status, answer.headers.get("Set-Cookie")) == (403, None)
+        async with client.post(
+            f"{url}/login", data={"token": SECRET, "path": "//evil.example/"}, allow_redirects=False
+        ) as answer:
+            assert (answer.status, answer.headers["Location"]) == (303, "./")
+
+    serve(tmp_path, use, token=SECRET)
+
+
+def test_a_token_cannot_be_guessed_by_trying(tmp_path: Path) -> None:
+    """After ten tries at once no more are answered for a while, the right token neither."""
+
+    async def use(url: str, client: aiohttp.ClientSession) -> list[int]:
+        found = []
+        for number in range(11):
+            form = {"token": SECRET if number == 10 else f"{number:016}"}
+            async with client.post(f"{url}/login", data=form, allow_redirects=False) as answer:
+                found.append(answer.status)
+        return found
+
+    assert serve(tmp_path, use, token=SECRET) == [403] * 10 + [429]
+
+
+def test_a_request_has_a_size(tmp_path: Path) -> None:
+    """More than 1 KiB of body, 4 KiB of request line or 32 KiB in a header is refused; then the next request is answered."""
+
+    async def use(url: str, client: aiohttp.ClientSession) -> list[int]:
+        found = []
+        large = "a" * 4096
+        async with client.post(f"{url}/login", data={"token": large}) as answer:
+            found.append(answer.status)
+        for path, headers in ((f"/{large}", {}), ("/", {"X-Large": large * 9}), ("/", {})):
+            async with client.get(url + path, headers=headers) as answer:
+                found.append(answer.status)
+        return found
+
+    assert serve(tmp_path, use) == [413, 400, 400, 200]
+
+
 def test_events_bring_what_has_changed_and_nothing_else(tmp_path: Path) -> None:
     """First the layout and every part, then only the parts that differ."""
     shown = [view()]
@@ -217,6 +269,8 @@ def test_the_token_comes_from_a_variable_or_a_file(tmp_path: Path) -> None:
     file.write_text(f"{SECRET}\n")
     assert read_token({}) is None
     assert read_token({"HANGWATCH_TOKEN_FILE": str(file)}) == SECRET
+    assert read_token({"HANGWATCH_SECRET_FILE": str(file)}, "HANGWATCH_SECRET") == SECRET
+    assert read_token({"HANGWATCH_TOKEN": SECRET}, "HANGWATCH_SECRET") is None
     assert read_token({"HANGWATCH_TOKEN": SECRET[::-1], "HANGWATCH_TOKEN_FILE": str(file)}) == SECRET[::-1]
 
 

@@ -37,7 +37,7 @@ OTHER_TEXT = {
     "Notification": ("bundle node", _OURS),
     "SecondLook": ("until unless action called_off", _OURS),
     "Message": ("title body severity", _OF_A_CAPTURE),
-    "SharedRecord": ("node", _OF_A_JOB),
+    "SharedRecord": ("node agents", _OF_A_JOB),
     "Beat": (
         "failure thread_failure handled thread_handled task_failure torch python server control problems store",
         _OF_A_BEAT,

@@ -105,6 +105,15 @@ def test_newer_and_broken_beats_are_gaps(run_dir: Path) -> None:
     assert gaps[0].hint
 
 
+def test_a_beat_has_a_size(run_dir: Path) -> None:
+    """More than 4 MiB is not read: a file may be as large as its writer likes."""
+    path = run_dir / "ranks" / f"{os.getpid()}.beat"
+    path.write_bytes(b" " * (4 << 20) + msgspec.json.encode(make_beat()))
+    beats, gaps = BeatReader(run_dir).read()
+    assert beats == {}
+    assert "is broken" in gaps[0].reason
+
+
 def test_problem_of_a_living_process_is_a_gap(run_dir: Path) -> None:
     """What a probe could not do is reported while its process lives."""
     (run_dir / "ranks" / f"{os.getpid()}.problem").write_text("no torch here\n")

@@ -16,6 +16,7 @@ import pytest
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.stacks import Frame, StackSample, ThreadStack
+from hangwatch.sources.proc.views import open_seen
 from hangwatch.sources.stacks import samples as stacks
 from hangwatch.sources.stacks import source_lines
 from hangwatch.sources.stacks.samples import StackFormatError, explain_failure, parse_pyspy, sample_stacks
@@ -127,6 +128,19 @@ def test_slow_pyspy_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert isinstance(found, Gap)
     assert "within 1 s" in found.reason
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.usefixtures("real")
+def test_py_spy_gets_nothing_of_the_agents_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its environment has PATH, what it is told of backtraces, and what a shell adds; secrets of the agent are not in it."""
+    monkeypatch.setenv("HANGWATCH_SECRET", "a secret of the tests")
+    fake = tmp_path / "py-spy"
+    fake.write_text(f"#!/bin/sh\nenv > {tmp_path}/told\necho '[]'\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(stacks, "find_program", lambda _name: str(fake))
+    assert isinstance(sample(os.getpid()), StackSample)
+    told = {line.partition("=")[0] for line in (tmp_path / "told").read_text().splitlines()}
+    assert told - {"PWD", "SHLVL", "_", "OLDPWD"} == {"PATH", "RUST_BACKTRACE"}
 
 
 @pytest.mark.usefixtures("real")
@@ -312,15 +326,14 @@ def test_lines_of_files_before_one_that_hangs_are_kept(
     for file in files:
         file.write_text(f"if x:\n    {file.stem}()\n")
     answers = threading.Event()
-    read_bytes = Path.read_bytes
 
-    def hang(path: Path) -> bytes:
-        if path == files[1] and not answers.is_set():
+    def hang(pid: int, file: str) -> int:
+        if file == str(files[1]) and not answers.is_set():
             clock_loop.jump()
             answers.wait()
-        return read_bytes(path)
+        return open_seen(pid, file)
 
-    monkeypatch.setattr(Path, "read_bytes", hang)
+    monkeypatch.setattr(source_lines, "open_seen", hang)
     lines = SourceLines()
     assert _attach(clock_loop, lines, *files) == ["a()", None, None]
     assert _attach(clock_loop, lines, files[2]) == [None]  # no second thread hangs beside the first

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -78,7 +78,7 @@ class Agent:
     second look at one stands in another way. ``receivers`` gives their state, for the metrics. ``ticked`` is called after every
     tick that came to its end. ``reopening`` holds what an agent before this one has left open. ``settings`` are those in force:
     of all that a reload brings, the patience alone. ``histories`` has the earlier hangs of jobs, ``plan`` says what is to be done
-    about a hang. ``links``: where people find the page and the runbooks.
+    about a hang. ``links``: where people find the page and the runbooks. ``secret``: what the agents of a job have in common.
     """
 
     run_dir: Path
@@ -97,6 +97,7 @@ class Agent:
     histories: Histories = field(default_factory=Histories)
     plan: Callable[[Verdict], str] = lambda _: ""
     links: Links = field(default_factory=Links)
+    secret: str = field(default="", repr=False)
     jobs: dict[str, JobWatch] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
@@ -118,11 +119,14 @@ class Agent:
         self._reader = NodeBeats(self.run_dir)
         self._finder = RankFinder(self.settings.job or None)
         self._engines = Engines(self.settings.engines, self.settings.patience_s)
-        choice = parse_exchange(self.settings.exchange)
-        self._fleets = Fleets(choice, self._wake.set, self._reader, self.health, self.say, self.root)
+        choice = replace(parse_exchange(self.settings.exchange), secret=self.secret)
+        self._fleets = Fleets(choice, self._wake.set, self._reader, self.health, self.say, self.root, self._acts)
         self._links = WorldLinks(
             self._reader.worlds, lambda: name_node(self.root()), self._fleets.open_at, owned=not choice.shared
         )
+
+    def _acts(self) -> bool:
+        return self.settings.on_hang.kind != "report"
 
     async def run(self, stop: asyncio.Event) -> None:
         """Tick until told to stop. A tick that fails is counted and logged; the next one comes all the same."""

@@ -113,6 +113,7 @@ class Service:
             tell_stand=self.tell_stand,
             histories=histories,
             plan=self.actor.plan,
+            secret=read_token(os.environ, "HANGWATCH_SECRET") or "",
         )
         self._server: RunningServer | None = None
         self._one_command = root is not None

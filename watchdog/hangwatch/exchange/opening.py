@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from hangwatch.exchange.addresses import is_own_address
@@ -16,12 +16,13 @@ class ExchangeChoice:
     """What was chosen by ``--exchange``.
 
     ``kind``: one exchange for all jobs of the node (``local``, ``redis``), or one next to each job's rank 0 (``tcp``;
-    ``auto`` only for jobs that are known to span nodes).
+    ``auto`` only for jobs that are known to span nodes). ``secret``: what all agents of a job have; empty for none.
     """
 
     kind: Literal["auto", "local", "tcp", "redis"]
     url: str = ""
     port: int | None = None
+    secret: str = field(default="", repr=False)
 
     @property
     def shared(self) -> bool:
@@ -60,6 +61,10 @@ def open_exchange(choice: ExchangeChoice, master: str = "") -> Exchange:
         from hangwatch.exchange.local import LocalExchange
 
         return LocalExchange()
+    if choice.secret:
+        from hangwatch.exchange.sealed import SealedExchange
+
+        return SealedExchange(open_exchange(replace(choice, secret=""), master), choice.secret.encode())
     if choice.kind == "redis":
         from hangwatch.exchange.redis import RedisExchange
 

@@ -24,6 +24,11 @@ class Exchange(Protocol):
         """Host and port; None if it is in this process. The route to it determines this node's own address."""
         ...
 
+    @property
+    def authenticated(self) -> bool:
+        """True if only those can write there who have a secret or a password of the user's."""
+        ...
+
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
         """Replace this node's digest; it expires ``expiry_s`` after its last change."""
         ...

@@ -107,6 +107,11 @@ class TcpStoreExchange:
         """See ``Exchange``."""
         return (self._host, self._port)
 
+    @property
+    def authenticated(self) -> bool:
+        """False: torch's store lets everybody in."""
+        return False
+
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
         """See ``Exchange``."""
         value = self._sealed(digest, expiry_s)

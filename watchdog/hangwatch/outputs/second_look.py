@@ -15,6 +15,7 @@ def describe_second_look(incident: Incident) -> str:
     if incident.ended_at is not None:
         return "It ended before hangwatch acted."
     if not look.until:
-        return f"hangwatch does not {look.action}: {look.called_off}. It goes on looking."
+        again = " It goes on looking." if look.unless else ""
+        return f"hangwatch does not {look.action}: {look.called_off}.{again}"
     again = f" ({look.called_off})" if look.called_off else ""
     return f"hangwatch will {look.action} at {look.until[11:19]} UTC, unless {look.unless}{again}."

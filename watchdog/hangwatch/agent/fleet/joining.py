@@ -19,6 +19,7 @@ from hangwatch.agent.fleet.member import JobFleet, name_channel, name_node
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.exchange.opening import ExchangeChoice, open_exchange
 from hangwatch.exchange.protocol import Exchange, ExchangeError
+from hangwatch.exchange.sealed import REMEDY
 from hangwatch.exchange.tcpstore import load_torch
 
 #: An import of torch from a network file system at the start of a large job takes tens of seconds.
@@ -48,7 +49,7 @@ class Fleets:
     """Makes this node a member of its jobs' fleets.
 
     ``wake``: makes the next tick come at once. ``say``: shows a text to users. ``root``: the process below which this
-    agent sees jobs; None if it sees the whole node.
+    agent sees jobs; None if it sees the whole node. ``acts``: whether something is to be done to jobs that hang.
     """
 
     choice: ExchangeChoice
@@ -57,6 +58,7 @@ class Fleets:
     health: SourceHealth
     say: Callable[[str], None] = lambda _: None
     root: Callable[[], int | None] = lambda: None
+    acts: Callable[[], bool] = lambda: False
     _shared: Exchange | None = None
     _torch: asyncio.Future[None] | None = None
     _since_s: float = 0.0
@@ -134,6 +136,8 @@ class Fleets:
             here = f"{len(ranks.own)} of its {ranks.job.world_size} ranks here"
             spans = "shares a group with other nodes" if ranks.link is not None else "spans nodes"
             self._say_once(f"job {ranks.job.id} {spans} ({here}): joined at {host}:{port}")
+            if self.acts() and not exchange.authenticated:
+                self._say_once(f"hangs of several nodes are reported and not acted on: {REMEDY}")
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:

@@ -18,6 +18,7 @@ from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.peers import Members
 from hangwatch.agent.fleet.wire import LeaseNotice, Question, decode
 from hangwatch.exchange.protocol import Exchange, ExchangeError
+from hangwatch.exchange.sealed import REMEDY, is_sealed_otherwise
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Gap
 from hangwatch.model.transforms.published import PublishedError
@@ -39,6 +40,7 @@ _ROUND_LIMIT_S = 8.0
 #: Nodes are asked whether they answer when they are met, so many in a round, and again when they have been silent for so long.
 _ASKED_A_ROUND = 8
 _ASK_SILENT_S = 4.0
+_UNAUTHENTICATED = f"anybody could have written what other nodes say; to let hangwatch act, {REMEDY}"
 _HINT = "this node reports only its own ranks until peer discovery is back"
 
 
@@ -64,6 +66,7 @@ class Link:
     notice: LeaseNotice | None = None
     _worked_s: float = field(init=False)
     _has_worked: bool = False
+    _refused: bool = False
     _warned: bool = False
     _down_since_s: float | None = None
     _down_since: str = ""
@@ -118,6 +121,21 @@ class Link:
             else ()
         )
         return (*down, *self.members.gaps)
+
+    @property
+    def agent(self) -> str:
+        """This agent, as ``Digest.agent``."""
+        return self.holder.rpartition("/")[2]
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The other agents, as ``Digest.agent``."""
+        return tuple(member.digest.agent for member in self.members.members.values())
+
+    @property
+    def distrust(self) -> str:
+        """Why nothing may be done to the job on the word of the other nodes alone; empty if it may."""
+        return "" if self.exchange.authenticated else _UNAUTHENTICATED
 
     def hurry(self) -> None:
         """Publish and read more often for a while."""
@@ -174,6 +192,9 @@ class Link:
         try:
             notice = decode(data, LeaseNotice)
         except PublishedError as error:
+            if is_sealed_otherwise(data) and not self._refused:
+                self._refused = True
+                log.warning("the agent that leads has another secret than this one, or none; %s", REMEDY)
             log.debug("the notice of the lease holder %s", error)
             return
         before, self.notice = self.notice, notice

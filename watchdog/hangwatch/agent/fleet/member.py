@@ -121,6 +121,11 @@ class JobFleet:
         return self.link.follows
 
     @property
+    def distrust(self) -> str:
+        """Why this agent may do nothing to the job, whatever the captures show; empty if it may, or if it goes on alone."""
+        return self.link.distrust if self.link.leads and self.link.agents else ""
+
+    @property
     def answers_may_come(self) -> bool:
         """True if answers of other nodes may come, also of one that has not answered yet."""
         return True

@@ -1,7 +1,7 @@
 """The other nodes that watch the job, by their digests: which are silent, which are of an earlier incarnation.
 
 Everything is judged by when *this* agent saw a digest change, on its own monotonic clock; other clocks only tell by
-how much they differ. No I/O; may import the model, ``job.suspicion`` and its own room.
+how much they differ. No I/O; may import the model, ``job.suspicion``, what the exchange says of sealed values, and its own room.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hangwatch.agent.fleet.digests import digest_progress
+from hangwatch.exchange.sealed import REMEDY, is_sealed_otherwise
 from hangwatch.model.capture import Gap
 from hangwatch.model.digest import Digest, DigestRank, parse_digest
 from hangwatch.model.progress import RankProgress
@@ -98,6 +99,8 @@ class Members:
                 digest = parse_digest(data)
             except PublishedError as error:
                 hint = "use the same hangwatch on all nodes" if str(error).startswith("is in") else ""
+                if is_sealed_otherwise(data):
+                    error, hint = PublishedError("has another secret than this node's, or none"), REMEDY
                 gaps.append(
                     Gap("peer discovery", f"the data of node {name} {error}; its ranks are not visible", hint=hint)
                 )

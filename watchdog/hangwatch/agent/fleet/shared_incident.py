@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -18,7 +18,7 @@ from hangwatch.agent.fleet.questions import ANSWER_S
 from hangwatch.agent.fleet.scope import FleetScope
 from hangwatch.agent.fleet.wire import WIRE_VERSION, SharedRecord, decode, encode
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
-from hangwatch.agent.incidents.record import IncidentRecord
+from hangwatch.agent.incidents.record import IncidentRecord, withhold
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture
@@ -53,6 +53,7 @@ class SharedIncident:
     _revision: int = 0
     _put_up_s: float = 0.0
     _known_s: float | None = None
+    _newest: dict[str, int] = field(default_factory=dict)
 
     async def lead(self) -> None:
         """Take over the previous holder's incident, and keep it known."""
@@ -116,6 +117,7 @@ class SharedIncident:
             self.node,
             record.onset_ns,
             complete or self._is_complete(record),
+            self.link.agents,
         )
         await self.link.try_to(lambda exchange: exchange.put(self.link.channel, "incident", encode(shared), NOTICE_S))
         await self.post()
@@ -136,6 +138,17 @@ class SharedIncident:
             return
         try:
             found = await wait_within(self.link.exchange.get(self.link.channel, ["incident"]), ANSWER_S)
-            self.shared = decode(found["incident"], SharedRecord) if found else None
+            self.shared = self._checked(decode(found["incident"], SharedRecord)) if found else None
         except (ExchangeError, asyncio.TimeoutError, PublishedError) as error:
             log.debug("the incident cannot be read: %s", error)
+
+    def _checked(self, found: SharedRecord) -> SharedRecord | None:
+        """Return what was read, as it may be acted on; if somebody has put an old one back, what was read before."""
+        why, id = self.link.distrust, found.incident.id
+        if not why:
+            if found.revision < self._newest.get(id, 0):
+                return self.shared
+            self._newest[id] = found.revision
+            if self.link.agent not in found.agents:
+                why = "the agent that leads has not met this one yet"
+        return msgspec.structs.replace(found, incident=withhold(found.incident, why)) if why else found

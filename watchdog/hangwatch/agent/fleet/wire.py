@@ -59,6 +59,7 @@ class SharedRecord(msgspec.Struct, frozen=True, array_like=True):
 
     ``announced``: the receivers have been notified. ``node``: has the whole bundle. ``complete``: the bundle needs
     nothing more of the ranks, so the job may be ended. ``onset_ns``: when it began, on the clock of ``node``.
+    ``agents``: those that its writer knows of, by ``Digest.agent``: to them it is news, and nothing that was put back.
     """
 
     version: int
@@ -68,6 +69,7 @@ class SharedRecord(msgspec.Struct, frozen=True, array_like=True):
     node: str
     onset_ns: int
     complete: bool = False
+    agents: tuple[str, ...] = ()
 
 
 def encode(message: LeaseNotice | Answer | SharedRecord) -> bytes:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from hangwatch.diagnosis.verdict import Diagnosis
-from hangwatch.model.incident import HANG_KINDS, Incident
+from hangwatch.model.incident import HANG_KINDS, Incident, SecondLook
 
 #: Called with an incident and the folder of its bundle, None where there is none.
 Announce = Callable[[Incident, Path | None], Awaitable[None]]
@@ -44,6 +46,12 @@ class IncidentRecord:
     def id(self) -> str:
         """The incident's id, which is its bundle's name."""
         return self.incident.id
+
+
+def withhold(incident: Incident, why: str) -> Incident:
+    """Return the incident as one that is reported and never acted on, for the reason ``why``."""
+    look = incident.second_look
+    return msgspec.structs.replace(incident, second_look=SecondLook("", "", look.action if look else "", why))
 
 
 async def announce_to_nobody(incident: Incident, path: Path | None) -> None:

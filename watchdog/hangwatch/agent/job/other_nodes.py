@@ -43,6 +43,11 @@ class OtherNodes(Protocol):
         ...
 
     @property
+    def distrust(self) -> str:
+        """Why what the others say is no ground to act, in words; empty where it is, or where they say nothing."""
+        ...
+
+    @property
     def answers_may_come(self) -> bool:
         """Whether a rank without a capture may be on a node that is slow to answer."""
         ...
@@ -95,6 +100,7 @@ class NoOtherNodes:
     channel: None = None
     leads: bool = False
     follows: bool = False
+    distrust: str = ""
     answers_may_come: bool = False
 
     def lingers(self) -> bool:

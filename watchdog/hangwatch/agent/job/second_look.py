@@ -126,7 +126,7 @@ def describe_stand(stand: Stand, before: SecondLook | None, now_ns: int, look: L
         unless = (
             "the next capture contradicts the proof" if look.proven else "a rank moves or a capture shows another hang"
         )
-        why = stand.why or (before.called_off if before is not None else "")
+        why = stand.why or (before.called_off if before is not None and before.unless else "")
         return SecondLook(rfc3339(now_ns + int((stand.in_s or 0.0) * 1e9)), unless, action, why)
     if stand.in_s is not None:
         return msgspec.structs.replace(before, passed=stand.act)

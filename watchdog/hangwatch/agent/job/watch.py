@@ -351,7 +351,7 @@ class JobWatch:
         if second_look is None or second_look == before:
             return
         look, reported = look_at(diagnosis), self._reported
-        if second_look.passed and reported is not None and not look.is_like(reported):
+        if second_look.passed and (reported is None or not look.is_like(reported)):
             # What is acted on is what was reported.
             await self._report(diagnosis, self.clock.time_ns(), second_look)
         else:
@@ -361,6 +361,9 @@ class JobWatch:
         """How the second look stands after this capture, which it also plans the next one for; None of what is no hang."""
         if before is None and diagnosis.verdict.kind not in HANG_KINDS:
             return None
+        if why := self.fleet.distrust:
+            self.second_look.forget()
+            return SecondLook("", "", self.plan(diagnosis.verdict), why)
         look, now_s = look_at(diagnosis), self.clock.monotonic()
         stand = self.second_look.take(look, now_s)
         if self.suspector.current is not None and stand.in_s is not None:

@@ -51,7 +51,8 @@ class RateLimit:
 #: For clients that cannot keep a secret: Prometheus, and the probes of Kubernetes, whose headers are text in a manifest.
 #: They show numbers, names of jobs and one-line summaries, which are in the metrics too.
 OPEN_PATHS = frozenset({"/metrics", "/healthz", "/livez", "/readyz"})
-TOKEN_VARIABLES = ("HANGWATCH_TOKEN", "HANGWATCH_TOKEN_FILE")
+#: Variables with the token of the page and the secret of the agents: the job must not inherit them.
+TOKEN_VARIABLES = ("HANGWATCH_TOKEN", "HANGWATCH_TOKEN_FILE", "HANGWATCH_SECRET", "HANGWATCH_SECRET_FILE")
 #: The resources of the sign-in page.
 _SIGN_IN = frozenset({"/login", "/static/style.css", "/static/icon.svg"})
 #: Where a browser may be sent after signing in: a path of this server, and no address of another.
@@ -75,26 +76,29 @@ class TokenError(PlainError):
     """A token that cannot be read or used; the message is one line with the repair."""
 
 
-def read_token(environ: Mapping[str, str] = os.environ) -> str | None:
+def read_token(environ: Mapping[str, str] = os.environ, variable: str = "HANGWATCH_TOKEN") -> str | None:
     """Return ``$HANGWATCH_TOKEN``, else the content of the file ``$HANGWATCH_TOKEN_FILE``; None if neither is set.
+
+    ``variable``: the name of another variable, for the secret of the agents (``HANGWATCH_SECRET``).
 
     Raises:
         TokenError: the file cannot be read, or the token is too short.
     """
-    token, file = environ.get("HANGWATCH_TOKEN", ""), environ.get("HANGWATCH_TOKEN_FILE", "")
+    what = variable.rpartition("_")[2].lower()
+    token, file = environ.get(variable, ""), environ.get(f"{variable}_FILE", "")
     if not token and file:
         try:
             token = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
             raise TokenError(
-                f"cannot read the token in HANGWATCH_TOKEN_FILE={file}: {why}; name a readable file"
+                f"cannot read the {what} in {variable}_FILE={file}: {why}; name a readable file"
             ) from error
     elif not token:
         return None
     if len(token) < _LEAST_CHARACTERS or not token.isascii() or not token.isprintable():
         raise TokenError(
-            f"the token must be at least {_LEAST_CHARACTERS} printable ASCII characters; create one with: openssl rand -hex 16"
+            f"the {what} must be at least {_LEAST_CHARACTERS} printable ASCII characters; create one with: openssl rand -hex 16"
         )
     return token
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -62,6 +62,22 @@ class Candidate(msgspec.Struct, frozen=True):
         """A sort key: of unrelated processes that claim one rank, the greatest is the rank."""
         start = self.process.start_time
         return (self.restart, self.initialized, self.placed, self.firm, start, self.process.pid)
+
+
+def tell_users_apart(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates; those that name a job of another user are a job of their own.
+
+    Any user may start a process that names it. The name is the oldest process's.
+    """
+    users: dict[str, int | None] = {}
+    for one in sorted(candidates, key=lambda one: (one.process.start_time, one.process.pid)):
+        users.setdefault(one.job_id, one.process.user)
+
+    def name(one: Candidate) -> str:
+        user = one.process.user
+        return one.job_id if user == users[one.job_id] else f"{one.job_id}@{'container' if user is None else user}"
+
+    return [msgspec.structs.replace(one, job_id=name(one)) for one in candidates]
 
 
 def put_together(jobs: dict[str, list[Candidate]]) -> dict[str, list[Candidate]]:

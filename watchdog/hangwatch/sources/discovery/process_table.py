@@ -34,9 +34,11 @@ from hangwatch.sources.proc.files import (
     read_link,
     read_stat,
     read_whole,
+    shares_namespace,
     start_time_s,
     view_of,
 )
+from hangwatch.sources.proc.views import note_user
 
 _YOUNG_S = 10.0
 #: An engine's worker sets its title only after loading everything it needs.
@@ -69,7 +71,8 @@ class KnownProcess:
     """One process as last read.
 
     ``environ``: None if unreadable; if a title has overwritten it, the last one read before. ``overwritten``: True if
-    a title was written over its environment. ``title``: the process's title, parsed.
+    a title was written over its environment. ``title``: the process's title, parsed. ``user``: its user, None for one in a user
+    namespace of its own, whose numbers say nothing here.
     """
 
     pid: int
@@ -83,6 +86,7 @@ class KnownProcess:
     python: bool = False
     launcher: str | None = None
     claim: RankClaim | None = None
+    user: int | None = None
     torch: bool = False
     #: None until placed in the tree. A process stays where it was first seen, even if its parents end.
     under_root: bool | None = None
@@ -128,6 +132,8 @@ class KnownProcess:
             self.launcher = name_launcher(self.arguments)
         program = read_link(f"/proc/{self.pid}/exe") or self.arguments[0]
         self.python = is_python_program(PurePosixPath(program).name)
+        user = note_user(self.pid) if self.python else None
+        self.user = user if shares_namespace(self.pid, "user") else None
         environ = read_whole(f"/proc/{self.pid}/environ", _ENVIRON_LIMIT_BYTES)
         if environ is None:
             return

@@ -17,7 +17,14 @@ import msgspec
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap
 from hangwatch.model.claims import JobOfWorld
-from hangwatch.sources.discovery.found_jobs import Candidate, FoundJob, add_guests, make_job, put_together
+from hangwatch.sources.discovery.found_jobs import (
+    Candidate,
+    FoundJob,
+    add_guests,
+    make_job,
+    put_together,
+    tell_users_apart,
+)
 from hangwatch.sources.discovery.launchers import HANGWATCH, read_script
 from hangwatch.sources.discovery.process_table import KnownProcess, ProbedProcess, ProcessTable
 from hangwatch.sources.discovery.rank_environment import RankClaim, claim_rank
@@ -72,7 +79,7 @@ class RankFinder:
         guests = [g for p in processes.values() if (g := self._guest(p, beats.get(p.pid), away.get(p.pid))) is not None]
         others = [process for process in processes.values() if process.pid not in {g.process.pid for g in guests}]
         candidates = [c for p in others if (c := self._candidate(p, beats.get(p.pid))) is not None]
-        chosen = self._choose(candidates)
+        chosen = self._choose(tell_users_apart(candidates))
         spawned = [*self._find_spawned(processes, [*chosen, *guests]), *self._find_behind(processes, chosen)]
         jobs: dict[str, list[Candidate]] = {}
         for candidate in [*chosen, *spawned]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 
@@ -23,7 +24,8 @@ from hangwatch.model.stacks import Block, Fact, Frame, Position, StackSample, Ta
 from hangwatch.program.blocks import SourceTree
 from hangwatch.program.deadlines import Countdown, Deadline, left_s
 from hangwatch.program.positions import Holder
-from hangwatch.sources.proc.files import is_zombie, read_arguments, read_link, read_stat, shares_namespace
+from hangwatch.sources.proc.files import read_arguments
+from hangwatch.sources.proc.views import open_seen
 from hangwatch.sources.redaction import redact_code
 from hangwatch.sources.stacks.locals import marked_numbers, may_tell, settle_values
 
@@ -41,7 +43,7 @@ _POOLS_WORKER, _POOLS_ITEM = "/concurrent/futures/thread.py", "work_item"
 _OF_COMMAND = "<string>"
 
 Place = tuple[str, int]
-#: Path, modification time and size of a file.
+#: Name and identity, modification time and size of a file.
 Version = tuple[str, int, int]
 Key = tuple[Version, int]
 
@@ -176,17 +178,26 @@ def _load(wanted: Mapping[int, Iterable[Place]], known: Mapping[Key, Line | None
                 source = _command_source(pid)
                 yield _File(pid, name, ("-c", hash(source), len(source)), numbers, source)
                 continue
-            path = _path_of(pid, name)
-            with contextlib.suppress(OSError):
-                status = path.stat() if path is not None else None
-                if path is None or status is None or status.st_size > _FILE_LIMIT_BYTES:
-                    continue
-                version = (str(path), status.st_mtime_ns, status.st_size)
-                there = version in loaded or all((version, number) in known for number in numbers)
-                text = None if there else path.read_bytes().decode(errors="replace")
-                if text is not None:
-                    loaded.add(version)
-                yield _File(pid, name, version, numbers, text)
+            with contextlib.suppress(OSError, ValueError):
+                file = _read(pid, name, numbers, loaded, known)
+                if file.text is not None:
+                    loaded.add(file.version)
+                yield file
+
+
+def _read(
+    pid: int, name: str, numbers: set[int], loaded: Container[Version], known: Mapping[Key, Line | None]
+) -> _File:
+    """One file, its text where it is new. Raises OSError, ValueError."""
+    with os.fdopen(open_seen(pid, name), "rb") as opened:
+        status = os.fstat(opened.fileno())
+        if status.st_size > _FILE_LIMIT_BYTES:
+            raise OSError(errno.EFBIG, "larger than any source file")
+        version = (f"{name} {status.st_dev}.{status.st_ino}", status.st_mtime_ns, status.st_size)
+        there = version in loaded or all((version, number) in known for number in numbers)
+        # No more than its size: files of /proc, where a link may lead, say that they have none.
+        text = None if there else opened.read(status.st_size).decode(errors="replace")
+    return _File(pid, name, version, numbers, text)
 
 
 def _parse(files: Sequence[_File], known: dict[Key, Line | None]) -> dict[int, dict[Place, Line]]:
@@ -280,25 +291,6 @@ def _command_source(pid: int) -> str:
         if option.endswith("c") and not option.startswith("--"):
             return value
     return ""
-
-
-def _path_of(pid: int, file: str) -> Path | None:
-    """Where a file of the process's own view lies in ours. A regular file only: a FIFO would block the reader."""
-    if not file.startswith("/"):
-        folder = read_link(f"/proc/{pid}/cwd")
-        if folder is None:
-            return None
-        file = f"{folder}/{file}"
-    same_root = read_link(f"/proc/{pid}/root") == read_link("/proc/self/root")
-    same_mounts = shares_namespace(pid, "mnt")
-    stat = read_stat(pid)
-    # A process that has ended shows its view no more, also while it is not reaped: it is looked up by our own.
-    alike = (same_root and same_mounts) or stat is None or is_zombie(stat)
-    path = Path(file) if alike else Path(f"/proc/{pid}/root{file}")
-    try:
-        return path if path.is_file() else None
-    except (OSError, ValueError):
-        return None
 
 
 def _places_of(sample: StackSample) -> list[Place]:
