@@ -55,25 +55,16 @@ class DeepSpeedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """DeepSpeed's configuration in force, as far as known.
 
     ``source``: ``engine`` (resolved, defaults filled in), the path of a file, or ``command line``. ``dtype``: fp32,
-    fp16 or bf16. ``check_grad_overflow``: a step with non-finite gradients is skipped. Bucket sizes are in elements.
-    ``offload_optimizer`` and ``offload_param``: devices (cpu, nvme); None without. ``batch``: per device and micro
-    step.
+    fp16 or bf16. ``check_grad_overflow``: a step with non-finite gradients is skipped. The bucket's size is in elements.
     """
 
     source: str
     stage: int | None = None
     overlap_comm: bool | None = None
     reduce_bucket_size: int | None = None
-    allgather_bucket_size: int | None = None
-    contiguous_gradients: bool | None = None
     dtype: str | None = None
     check_grad_overflow: bool | None = None
-    communication_data_type: str | None = None
-    gradient_clipping: float | None = None
     gradient_accumulation_steps: int | None = None
-    batch: int | None = None
-    offload_optimizer: str | None = None
-    offload_param: str | None = None
 
 
 class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,7 +72,6 @@ class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``source``: ``transformers`` or ``lightning``; ``name``: the class in use. ``nan_filter``: a NaN or infinite loss
     is left out of the logged mean (``logging_nan_inf_filter``), so it is printed as 0. ``dtype``: fp32, fp16 or bf16.
-    ``batch``: per device.
     """
 
     source: str
@@ -90,9 +80,7 @@ class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     logging_steps: float | None = None
     max_steps: int | None = None
     dtype: str | None = None
-    max_grad_norm: float | None = None
     gradient_accumulation_steps: int | None = None
-    batch: int | None = None
     output_dir: str | None = None
     logging_dir: str | None = None
 

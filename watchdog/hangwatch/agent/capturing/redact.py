@@ -68,7 +68,6 @@ KEPT: tuple[tuple[tuple[type, ...], str, str], ...] = (
     ((TrainingSeries,), "sources", "the same"),
     ((TrainingSetup,), "versions", "versions of distributions"),
     ((DeepSpeedSettings, TrainerSettings), "dtype", "one of our own words"),
-    ((DeepSpeedSettings,), "communication_data_type offload_optimizer offload_param", "words of DeepSpeed's own"),
 )  # fmt: skip
 
 

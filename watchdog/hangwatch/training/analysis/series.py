@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 
 import msgspec
@@ -236,9 +235,3 @@ def _join(own: tuple[LoggedStep, ...], unranked: tuple[LoggedStep, ...]) -> tupl
         known = merged.get(step.step)
         merged[step.step] = merge(known, step) if known is not None else step
     return tuple(merged[number] for number in sorted(merged, key=lambda number: number or 0))
-
-
-def _kind(value: float | None) -> str:
-    if value is None:
-        return "none"
-    return "nan" if math.isnan(value) else "inf" if math.isinf(value) else "zero" if value == 0.0 else "finite"

@@ -18,8 +18,12 @@ import msgspec
 
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep
 from hangwatch.sources.dumps.archives import ArchiveError, compression_of, open_compressed
-from hangwatch.training.sources.deepspeed_config import DeepSpeedConfigError, parse_deepspeed_config
-from hangwatch.training.sources.lines.deepspeed_config import DeepSpeedWords, parse_deepspeed_words
+from hangwatch.training.sources.deepspeed_config import (
+    DeepSpeedConfigError,
+    DeepSpeedWords,
+    parse_deepspeed_config,
+    parse_deepspeed_words,
+)
 from hangwatch.training.sources.names import parse_output_name
 from hangwatch.training.sources.stream import LogStream
 from hangwatch.training.sources.tensorboard import EventStream, masked_crc
