@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from bundles_on_disk import make_bundle, recorded_capture
-from hangwatch.cli.recovered import Step, find_recovery
 
+from benchmarks.recovery import Step, find_recovery
 from hangwatch.agent.host.control import count_restarts_left, ranks_of
 from hangwatch.agent.host.supervisor import pause_before
 from hangwatch.agent.incidents.actions import hook_environment
