@@ -98,7 +98,7 @@ IDLE = tuple(
 DOWN = Port("mlx5_3", 1, "DOWN", "Polling", was_up=True)
 GROWN = Port("mlx5_3", 1, "ACTIVE", grown={"symbol_error": 9}, window_s=30.0)
 SXID = "nvidia-nvswitch0: SXid (PCI:..): 20034, Fatal, Link 30"
-FAULT = RasProblem("error", "rank 1: system error", "", (), (1,))
+FAULT = RasProblem("error", "rank 1: system error", (), (1,))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_gpu_that_has_not_begun_is_reported() -> None:
 
 def test_counts_that_differ_speak_against_it() -> None:
     """NCCL has launched less on one rank than on the others: then not all can have joined."""
-    problem = RasProblem("mismatch", "rank 2 of communicator 0x1: launched 7 AllReduce, 3 others 8", "0x1", (), (2,))
+    problem = RasProblem("mismatch", "rank 2 of communicator 0x1: launched 7 AllReduce, 3 others 8", (), (2,))
     node = facts(ras=(RasReport("a:1", "2.30.7", (), (problem,)),))
     verdict = judged(joined(ago_ns=400 * SECOND_NS), node)
     assert verdict.cause is not None

@@ -69,7 +69,6 @@ class Port(msgspec.Struct, frozen=True, omit_defaults=True):
     port: int
     state: str
     physical_state: str = ""
-    link_layer: str = ""
     rate: str = ""
     grown: dict[str, int] = {}
     window_s: float = 0.0
@@ -90,7 +89,6 @@ class CommunicatorRank(msgspec.Struct, frozen=True, omit_defaults=True):
     pid: int
     state: str
     error: str = ""
-    gpu_index: int | None = None
     counts: dict[str, int] = {}
     rank: int | None = None
 
@@ -118,7 +116,6 @@ class RasProblem(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: str
     says: str
-    communicator: str = ""
     processes: tuple[tuple[str, int], ...] = ()
     ranks: tuple[int, ...] = ()
 

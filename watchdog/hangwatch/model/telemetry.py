@@ -20,8 +20,7 @@ class LoggedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was said of one step: by one source, or, merged, by several.
 
     - ``source``: who said it: ``transformers``, ``deepspeed``, ``lightning``, ``report`` (the program itself), or the
-      path of a file. In a merged step it is the best of them, and ``others`` names the source of each value that came
-      from another one.
+      path of a file. In a merged step it is the best of them.
     - ``step``: counts optimizer steps from 1; None only if a line names none. ``rank``: None if the source does not
       tell.
     - ``at_ns``: the wall clock when it was said, as precisely as known.
@@ -44,11 +43,6 @@ class LoggedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     overflow: bool | None = None
     loss_scale: float | None = None
     texts: dict[str, str] = {}
-    others: dict[str, str] = {}
-
-    def source_of(self, name: str) -> str:
-        """Return who said the value of that name (one of ``VALUES``)."""
-        return self.others.get(name, self.source)
 
 
 class DeepSpeedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -106,10 +100,8 @@ class TrainingSeries(msgspec.Struct, frozen=True):
 
     - ``steps``: the job's own series, ascending, one entry per step: what rank 0 says of itself, completed by the
       job's output and files. ``ranks``: the other ranks that reported values of their own.
-    - ``left_out``: how many steps of long series were dropped between their beginning and their end.
     - ``runs``: how many series there were: a step number that goes back begins a new one.
     - ``reached``: the step of each rank, logged or not. ``steps_per_s``: its pace over the last minute.
-    - ``sources``: all that have reported anything.
     - ``texts['step']`` of a step is ``counted`` if lines name no step.
     """
 
@@ -119,8 +111,6 @@ class TrainingSeries(msgspec.Struct, frozen=True):
     setups: tuple[TrainingSetup, ...] = ()
     reached: dict[int, int] = {}
     steps_per_s: dict[int, float] = {}
-    sources: tuple[str, ...] = ()
-    left_out: int = 0
     runs: int = 1
 
     def of_rank(self, rank: int) -> tuple[LoggedStep, ...]:

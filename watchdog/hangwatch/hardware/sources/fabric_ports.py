@@ -1,7 +1,7 @@
 """Ports of InfiniBand and RoCE cards: whether their links are up, and which error counters grow.
 
 May import hangwatch.model and the standard library. Files: ``/sys/class/infiniband/DEVICE/ports/N/`` as in the kernel's
-Documentation/ABI/stable/sysfs-class-infiniband (``state``, ``phys_state``, ``rate``, ``link_layer``, ``counters/``) and
+Documentation/ABI/stable/sysfs-class-infiniband (``state``, ``phys_state``, ``rate``, ``counters/``) and
 the ``hw_counters/`` of mlx5 (drivers/infiniband/hw/mlx5/counters.c). A counter means little and its growth much.
 """
 
@@ -42,7 +42,6 @@ class PortReading(msgspec.Struct, frozen=True):
     at_s: float
     state: str
     physical_state: str
-    link_layer: str
     rate: str
     counters: Mapping[str, int]
 
@@ -109,7 +108,6 @@ def _read_port(device: str, folder: Path) -> PortReading:
         at_s=time.monotonic(),
         state=_word(_read(folder / "state")),
         physical_state=_word(_read(folder / "phys_state")),
-        link_layer=_read(folder / "link_layer"),
         rate=_read(folder / "rate"),
         counters=counters,
     )
@@ -144,7 +142,6 @@ def compare(first: PortReading, now: PortReading) -> Port:
         port=now.port,
         state=now.state,
         physical_state=now.physical_state,
-        link_layer=now.link_layer,
         rate=now.rate,
         grown=grown,
         window_s=round(now.at_s - first.at_s, 3),
