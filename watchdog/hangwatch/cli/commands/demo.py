@@ -106,31 +106,25 @@ def _run(command: list[str], scenario: Scenario, errors: Path, console: Console)
     import subprocess
     import threading
 
-    # A debugger prompt needs a stdin that stays open and empty; the user's terminal must not be used for it.
-    input_end, nothing = os.pipe()
     events, writing = os.pipe()
     reader = threading.Thread(target=_show_events, args=(events, console), daemon=True)
+    with errors.open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--events", str(writing), "--", *scenario.command()],
+            env={**os.environ, **scenario.full_environment()},
+            stdin=subprocess.DEVNULL,
+            stderr=log,
+            pass_fds=(writing,),
+        )
+    os.close(writing)
+    reader.start()
     try:
-        with errors.open("wb") as log:
-            process = subprocess.Popen(
-                [*command, "--events", str(writing), "--", *scenario.command()],
-                env={**os.environ, **scenario.full_environment()},
-                stdin=input_end,
-                stderr=log,
-                pass_fds=(writing,),
-            )
-        os.close(writing)
-        reader.start()
-        try:
-            status = process.wait(timeout=_LIMIT_S)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.send_signal(signal.SIGTERM)
-            status = process.wait(timeout=30)
-        reader.join(timeout=5)
-        return status
-    finally:
-        os.close(input_end)
-        os.close(nothing)
+        status = process.wait(timeout=_LIMIT_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(timeout=30)
+    reader.join(timeout=5)
+    return status
 
 
 def _show_events(descriptor: int, console: Console) -> None:
