@@ -179,5 +179,5 @@ def test_a_trainer_recovers() -> None:
     """It hangs once, resumes from its checkpoint, goes on beyond the step it hung after, and ends with status 0."""
     found = measure("torchrun", "--stall-after", "6", "--act-after", "2").recovery
     assert found is not None
-    assert found.resumed_step <= found.hung_after
+    assert found.resumed_step <= found.hung_after + 1  # it may hang right after a checkpoint
     assert found.confirmed_s < found.resumed_s <= found.new_step_s
