@@ -83,9 +83,7 @@ def make_entry(rank: int, *, waits: bool, steps: int, still_s: float) -> DigestR
     done = OPERATIONS // 4 + steps
     progress = tuple(DigestProgress(g, done + (waits and g == 0), done, still_s) for g in range(4))
     state = "communicating" if waits else "running"
-    return DigestRank(
-        rank, 10_000 + rank, 1000.0, state, progress, rank % RANKS, 0, "stuck", b"12345678", "all_gather", 0.2
-    )
+    return DigestRank(rank, 10_000 + rank, 1000.0, state, progress, rank % RANKS, beat_age_s=0.2)
 
 
 def capture_of(node: int, world: int, culprit: int, began_ns: int, at_ns: int) -> Capture:

@@ -33,6 +33,8 @@ T = TypeVar("T")
 SOURCE_ROOT = Path(__file__).resolve().parent.parent / "watchdog"
 #: Small job programs used by end-to-end tests.
 JOBS = Path(__file__).resolve().parent / "jobs"
+#: Programs that hang, whose captures are kept.
+PROGRAMS = Path(__file__).resolve().parent / "fixtures" / "programs"
 #: The Python of the environment that ``make nccl`` builds, and what says that it is whole.
 NCCL_PYTHON = Path(__file__).resolve().parents[1] / ".venv-nccl" / "bin" / "python"
 NCCL_BUILT = NCCL_PYTHON.parents[1] / ".device"

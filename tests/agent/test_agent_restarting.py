@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from bundles_on_disk import make_bundle, recorded_capture
 
+from benchmarks.recovery import Step, find_recovery
 from hangwatch.agent.host.control import count_restarts_left, ranks_of
 from hangwatch.agent.host.supervisor import pause_before
 from hangwatch.agent.incidents.actions import hook_environment
@@ -19,7 +20,6 @@ from hangwatch.agent.incidents.history import (
     read_history,
     why_certain_to_recur,
 )
-from hangwatch.cli.recovered import Step, find_recovery
 from hangwatch.config.directories import restart_environment
 from hangwatch.config.settings import ACTIONS, Policy, Settings
 from hangwatch.diagnosis.document import make_incident

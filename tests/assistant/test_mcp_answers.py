@@ -187,15 +187,6 @@ def test_every_recorded_hang_has_its_answers(name: str) -> None:
             assert answer.threads_total == len(seen.stacks[-1].threads)
 
 
-def test_two_incidents_are_the_same_hang_or_differ_in_what_is_listed() -> None:
-    """Ranks and times may differ; another cause or another line is another hang."""
-    one, other = incident_of(load(RECORDED), "a"), incident_of(load("group_order"), "b")
-    assert incidents.compare_incidents(one, msgspec.structs.replace(one, id="c")).same_hang
-    compared = incidents.compare_incidents(one, other)
-    assert not compared.same_hang
-    assert "cause" in {value.what for value in compared.different}
-
-
 def placed(path: Path, number: int) -> tuple[Incident, Capture]:
     """The recorded hang, with its stacks at a line of a file, as a job may claim it."""
     capture = load(RECORDED)

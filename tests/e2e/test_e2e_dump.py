@@ -11,10 +11,10 @@ import pytest
 from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident
 
 from corpus.catalogue import unpack
-from hangwatch.demos import find_scenario
+from hangwatch.demos import SCENARIOS, Scenario, find_scenario
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle.bundle import read_bundle
-from support import JOBS, Job, JobRunner, wait_for
+from support import JOBS, PROGRAMS, Job, JobRunner, wait_for
 
 
 def _is_stuck(job: Job, nproc: int) -> Callable[[], bool]:
@@ -36,6 +36,13 @@ def _is_stuck(job: Job, nproc: int) -> Callable[[], bool]:
     return condition
 
 
+_PLAIN = {
+    **{scenario.name: scenario for scenario in SCENARIOS if scenario.name in {"blocked-io", "stopped-rank"}},
+    "gil-held": Scenario("gil-held", "", str(PROGRAMS / "gil_held.py"), 2, "stall", "gil-held", (1,)),
+    "debugger": Scenario("debugger", "", str(PROGRAMS / "debugger.py"), 2, "stall", "debugger", (1,)),
+}
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -45,8 +52,7 @@ def _is_stuck(job: Job, nproc: int) -> Callable[[], bool]:
 )
 def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: Path, name: str) -> None:
     """A plain torchrun job that hangs is diagnosed from outside, and what could not be seen is said with its repair."""
-    scenario = find_scenario(name)
-    assert scenario is not None
+    scenario = _PLAIN[name]
     job = jobs.start(scenario.command(), env=scenario.full_environment())
     wait_for(_is_stuck(job, scenario.nproc), 60.0, f"{name} to hang", poll_s=0.1)
     ranks = {rank: process.pid for rank, process in job.ranks().items()}

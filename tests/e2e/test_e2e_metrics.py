@@ -135,7 +135,6 @@ def test_the_users_command_gets_everything(hung: _Hung) -> None:
         "ranks.jsonl",
         "stacks.jsonl",
         "stacks.txt",
-        "stacks.speedscope.json",
         "report.html",
         "audit.json",
     }

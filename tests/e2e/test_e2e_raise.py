@@ -10,10 +10,9 @@ import pytest
 from cluster import NODES, SECRET, Cluster
 from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident, torchrun
 
-from hangwatch.demos import find_scenario
 from hangwatch.model.errors import EXIT_STOPPED
 from hangwatch.outputs.push.audit import read_audit
-from support import JOBS, Job, JobRunner, find_free_port
+from support import JOBS, PROGRAMS, Job, JobRunner, find_free_port
 
 pytestmark = pytest.mark.usefixtures("real")
 _TIME_LIMIT_S = 150.0
@@ -106,9 +105,7 @@ def test_whatever_keeps_a_rank_from_waking_the_job_ends(jobs: JobRunner, tmp_pat
 @pytest.mark.usefixtures("long")
 def test_a_rank_that_torchrun_ends_is_said_to_have_ended(jobs: JobRunner, tmp_path: Path) -> None:
     """Rank 0 does not stay: torchrun ends the one that holds the interpreter before the grace is over. No more is done."""
-    scenario = find_scenario("gil-held")
-    assert scenario is not None
-    job = start(jobs, tmp_path, program=str(scenario.path))
+    job = start(jobs, tmp_path, program=str(PROGRAMS / "gil_held.py"))
     assert job.wait(_TIME_LIMIT_S) == 1, job.stderr()
     summary, outcome = read_outcome(tmp_path)
     assert outcome == "raised in rank 0; rank 1 ended before reporting whether it raised"

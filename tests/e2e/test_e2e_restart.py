@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from watched_runs import Watched, find_bundles, read_incident, run_watched, torchrun
+from watched_runs import find_bundles, read_incident, torchrun
 
+from benchmarks.recovery import measure
 from hangwatch.model.errors import EXIT_STOPPED
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.push.audit import read_audit
@@ -174,10 +175,9 @@ def test_a_job_that_is_submitted_again_has_its_history(jobs: JobRunner, tmp_path
 
 
 @pytest.mark.usefixtures("long")
-def test_the_demo_recovers(jobs: JobRunner, tmp_path: Path) -> None:
-    """``hangwatch demo recover``: a Trainer hangs once, resumes from its checkpoint, and ends with its last step."""
-    outcome = run_watched(Watched("demo-recover", ("demo", "recover")), jobs, tmp_path)
-    assert outcome.status == 0, outcome.stdout
-    assert "and ended with step 24 of 24." in outcome.stdout
-    assert "Time lost from the onset of the hang to the first new step: " in outcome.stdout
-    assert outcome.left == ()
+def test_a_trainer_recovers() -> None:
+    """It hangs once, resumes from its checkpoint, goes on beyond the step it hung after, and ends with status 0."""
+    found = measure("torchrun", "--stall-after", "6", "--act-after", "2").recovery
+    assert found is not None
+    assert found.resumed_step <= found.hung_after + 1  # it may hang right after a checkpoint
+    assert found.confirmed_s < found.resumed_s <= found.new_step_s

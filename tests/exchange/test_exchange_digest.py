@@ -117,7 +117,7 @@ def test_another_node_knows_the_same_progress(numbers: list[tuple[int, int, int]
     here = read_progress(0, beat, 3 * 10**9, 2)
     ranks = {0: RankIdentity(0, 7, 0.0)}
     digest = make_digest(
-        Writer("a", "x"), count=1, world_size=2, ranks=ranks, lost=(), beats={7: beat}, captured={}, now_ns=3 * 10**9
+        Writer("a", "x"), count=1, world_size=2, ranks=ranks, lost=(), beats={7: beat}, now_ns=3 * 10**9
     )
     there = digest_progress(digest, digest.ranks[0])
     assert there.in_flight == here.in_flight

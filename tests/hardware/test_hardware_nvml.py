@@ -40,7 +40,7 @@ def test_ranks_are_found_by_the_drivers_own_list() -> None:
     driver = two_gpus()
     driver.gpus[1].use, driver.gpus[1].power = 100, 70_000
     first, second = gpus(Gpus(lambda: driver), process(4, 100), process(5, 101))
-    assert (first.ranks, first.mapped_by, second.ranks) == ((4,), "pid", (5,))
+    assert (first.ranks, second.ranks) == ((4,), (5,))
     assert (second.bus_id, second.utilization, second.power_w, second.power_limit_w) == ("0000:5e:00", 1.0, 70.0, 700.0)
     assert second.memory_total_bytes == 80 << 30
 
@@ -64,7 +64,6 @@ def test_ranks_are_placed_by_convention_where_the_driver_lists_nobody(
     variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     found = gpus(Gpus(two_gpus), process(7, 5, local_rank, **variables))
     assert [g.index for g in found if g.ranks == (7,)] == ([index] if index is not None else [])
-    assert {g.mapped_by for g in found if g.ranks} == ({"environment"} if index is not None else set())
 
 
 def test_what_changed_since_the_first_reading_is_reported() -> None:

@@ -84,10 +84,8 @@ def test_older_nccl_answers_in_text() -> None:
     with serve(lambda *_: report_text(dead, behind), structured=False) as address:
         (report,) = look(at(address)).ras
     assert report.nccl_version == "2.24.3"
-    assert [(p.kind, p.ranks, p.communicator) for p in report.problems] == [
-        ("dead", (3,), ""),
-        ("mismatch", (2,), "0x6e6fb2fa5a3b1c"),
-    ]
+    assert [(p.kind, p.ranks) for p in report.problems] == [("dead", (3,)), ("mismatch", (2,))]
+    assert report.problems[1].says.startswith("communicator 0x6e6fb2fa5a3b1c: ")
     assert "launched up to operation 11" in report.problems[1].says
 
 

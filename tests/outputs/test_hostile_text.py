@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 import unicodedata
-from collections.abc import Iterator
 
 import pytest
 from examples import with_text
@@ -17,7 +15,6 @@ from hangwatch.model.capture import Job
 from hangwatch.model.live import LiveJob, LiveRank, LiveView
 from hangwatch.model.progress import GroupFront, LiveProgress
 from hangwatch.outputs.briefing import Links, brief
-from hangwatch.outputs.bundle.speedscope import encode_speedscope
 from hangwatch.outputs.html.incident import render_report
 from hangwatch.outputs.html.live import lay_out, render_parts
 from hangwatch.outputs.metrics.exposition import Metrics
@@ -60,23 +57,11 @@ def _labels(text: str) -> str:
     return "\n".join(value for f in families for sample in f.samples for value in sample.labels.values())
 
 
-def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from (key, *_strings(item))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
-
-
 OUTPUTS = {
     "report": lambda text: render_report(*with_text(text)),
     "page": lambda text: str(lay_out(render_parts(_live(text), {}, ()))),
     "terminal": _terminal,
     "stacks.txt": lambda text: render_tree(merge_main_stacks(with_text(text)[1])),
-    "speedscope": lambda text: "\n".join(_strings(json.loads(encode_speedscope(*with_text(text))))),
     "metrics": _labels,
 }
 

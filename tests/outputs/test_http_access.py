@@ -76,10 +76,7 @@ def test_loopback_is_open_and_says_what_it_may_load(tmp_path: Path) -> None:
         "/static/page.js",
         "/static/icon.svg",
     ]
-    paths += [
-        f"/incidents/{ID}/{name}"
-        for name in ("report.html", "incident.json", "issue.md", "stacks.txt", "stacks.speedscope.json")
-    ]
+    paths += [f"/incidents/{ID}/{name}" for name in ("report.html", "incident.json", "issue.md", "stacks.txt")]
 
     async def use(url: str, client: aiohttp.ClientSession) -> list[tuple[int, str]]:
         found = []

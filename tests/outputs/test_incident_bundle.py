@@ -107,7 +107,7 @@ def test_a_bundle_has_the_documented_files_for_its_owner_alone(tmp_path: Path) -
         os.umask(old)
     found = {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
     texts = {"incident.json", "capture.json", "ranks.jsonl", "stacks.jsonl", "stacks.txt"}
-    assert found == dict.fromkeys(texts | {"stacks.speedscope.json", "report.html"}, 0o600)
+    assert found == dict.fromkeys(texts | {"report.html"}, 0o600)
     assert [stat.S_IMODE(place.stat().st_mode) for place in (folder, folder.parent)] == [0o700, 0o700]
     assert folder == tmp_path / "deep" / "state" / "incidents" / hang_incident().id
 

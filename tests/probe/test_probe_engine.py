@@ -103,12 +103,8 @@ def test_an_engine_is_read_step_by_step(run: Run) -> None:
     settings = setup.deepspeed
     assert settings is not None
     assert (settings.source, settings.stage, settings.overlap_comm, settings.dtype) == ("engine", 2, True, "bf16")
-    assert (settings.check_grad_overflow, settings.reduce_bucket_size, settings.gradient_clipping) == (
-        True,
-        50_000_000,
-        1.0,
-    )
-    assert (settings.gradient_accumulation_steps, settings.batch) == (2, 2)
+    assert (settings.check_grad_overflow, settings.reduce_bucket_size) == (True, 50_000_000)
+    assert settings.gradient_accumulation_steps == 2
     assert setup.versions.keys() >= {"torch", "deepspeed"}
     printed = [s for s in LogStream("out").feed(out.encode(), 1) if s.step]
     assert [(s.step, s.skipped_steps) for s in printed] == [(s.step, s.skipped_steps) for s in reported]

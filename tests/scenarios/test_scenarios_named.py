@@ -54,7 +54,7 @@ def test_no_number_of_a_guest_is_shown(entry: Entry, tmp_path: Path) -> None:
     shown["metrics"] = metrics
     numbers = {rank.rank for rank in capture.ranks if is_guest(rank.rank)}
     found = {name for name, text in shown.items() if numbers & {int(n) for n in _NUMBER.findall(text)}}
-    assert {"stacks.txt", "stacks.speedscope.json", "report.html"} <= shown.keys()
+    assert {"stacks.txt", "report.html"} <= shown.keys()
     assert not found
     for name in {rank.identity.name for rank in capture.ranks if is_guest(rank.rank)}:
         assert f'rank="{name}"' in metrics

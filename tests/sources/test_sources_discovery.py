@@ -15,7 +15,7 @@ import pytest
 
 from hangwatch.model.beats import Beat
 from hangwatch.sources.discovery.found_jobs import FoundJob
-from hangwatch.sources.discovery.ranks import Discovery, RankFinder, find_ranks
+from hangwatch.sources.discovery.ranks import Discovery, RankFinder
 from hangwatch.sources.proc.files import node_name, read_stat
 from support import Job, JobRunner, find_free_port, wait_for
 
@@ -118,7 +118,7 @@ def test_torchrun_with_loader_workers(jobs: JobRunner, tmp_path: Path) -> None:
     wait_for(lambda: all(path.exists() for path in ready.values()), 60, what="both ranks")
     loader = int(ready[1].read_text())
     wait_for(lambda: psutil.Process(loader).children(), what="the loader's worker")
-    found = only(find_ranks(job.pid))
+    found = only(RankFinder().find(job.pid))
     assert {rank.rank: rank.pid for rank in found.ranks} == {
         rank: int(path.read_text()) for rank, path in ready.items()
     }
@@ -132,7 +132,7 @@ def test_torchrun_with_loader_workers(jobs: JobRunner, tmp_path: Path) -> None:
     assert "hunter2" not in found.job.command
     assert found.job.script.endswith(".py")
     assert found.job.script in found.job.command
-    assert found in find_ranks(None).jobs
+    assert found in RankFinder().find(None).jobs
 
 
 def test_spawned_ranks_without_probe(jobs: JobRunner, tmp_path: Path, free_port: int) -> None:
@@ -142,7 +142,7 @@ def test_spawned_ranks_without_probe(jobs: JobRunner, tmp_path: Path, free_port:
     (tmp_path / "port").write_text(str(free_port))
     job = jobs.python(script, str(tmp_path))
     wait_for(lambda: all((tmp_path / str(rank)).exists() for rank in (0, 1)), 90, what="both ranks")
-    found = find_ranks(job.pid)
+    found = RankFinder().find(job.pid)
     ranks = {rank: int((tmp_path / str(rank)).read_text()) for rank in (0, 1)}
     assert pids(found) == {f"pid-{job.pid}": ranks}
     assert only(found).job.launcher == "plain"
@@ -150,7 +150,7 @@ def test_spawned_ranks_without_probe(jobs: JobRunner, tmp_path: Path, free_port:
     assert only(found).job.script == str(script)
     assert "order of their start" in found.gaps[0].reason
     beats = {pid: make_beat(pid, 1 - rank) for rank, pid in ranks.items()}
-    probed = find_ranks(job.pid, beats)
+    probed = RankFinder().find(job.pid, beats)
     assert pids(probed) == {f"pid-{job.pid}": {0: ranks[1], 1: ranks[0]}}
     assert only(probed).job.world_size == 2
     assert probed.gaps == ()
@@ -190,7 +190,7 @@ def test_a_spawned_rank_that_has_not_said_so_yet(
     wait_for(lambda: all((tmp_path / str(at)).exists() for at in range(3)), 90, what="the processes")
     by_order = {at: int((tmp_path / str(at)).read_text()) for at in range(3)}
     beats = {by_order[at]: make_beat(by_order[at], rank, world_size=world_size) for at, rank in known.items()}
-    seen = find_ranks(job.pid, beats)
+    seen = RankFinder().find(job.pid, beats)
     assert pids(seen) == {f"pid-{job.pid}": {rank: by_order[at] for at, rank in found.items()}}
     assert bool(seen.gaps) is (len(found) > len(known))
 
@@ -200,7 +200,7 @@ def test_plain_environment(stand: Stand) -> None:
     port = str(find_free_port())
     for rank, name in enumerate(("zero", "one")):
         stand.start(name, "torch", RANK=str(rank), **PLAIN | {"MASTER_PORT": port})
-    assert pids(find_ranks())[f"{node_name()}:{port}"] == {0: stand.pid("zero"), 1: stand.pid("one")}
+    assert pids(RankFinder().find())[f"{node_name()}:{port}"] == {0: stand.pid("zero"), 1: stand.pid("one")}
 
 
 def test_a_job_is_known_by_what_its_user_and_its_scheduler_call_it(stand: Stand) -> None:
@@ -209,7 +209,7 @@ def test_a_job_is_known_by_what_its_user_and_its_scheduler_call_it(stand: Stand)
         "SLURM_JOB_NAME": "llama", "SLURM_JOB_ID": "4711", "USER": "ada", "POD_NAME": "llama-0", "POD_NAMESPACE": "team-a",
     }  # fmt: skip
     job = stand.start("zero", "torch", RANK="0", **PLAIN, **known)
-    found = only(find_ranks(job.pid)).job
+    found = only(RankFinder().find(job.pid)).job
     assert (found.name, found.slurm_job, found.user) == ("llama", "4711", "ada")
     assert (found.pod, found.namespace, found.script) == ("llama-0", "team-a", str(PROGRAM))
 
@@ -219,18 +219,18 @@ def test_wrappers_are_no_ranks(stand: Stand) -> None:
     inner = " ".join(stand.command("shelled", "torch"))
     shell = stand.jobs.start(["sh", "-c", f"{inner}; true"], env={"RANK": "0", "LOCAL_RANK": "0", **PLAIN})
     stand.pid("shelled")
-    assert pids(find_ranks(shell.pid)) == {HERE: {0: stand.pid("shelled")}}
+    assert pids(RankFinder().find(shell.pid)) == {HERE: {0: stand.pid("shelled")}}
     wrapper = stand.start("wrapper", start=[stand.child("wrapped", "torch")], RANK="0", LOCAL_RANK="0", **PLAIN)
     stand.pid("wrapped")
-    assert pids(find_ranks(wrapper.pid)) == {HERE: {0: stand.pid("wrapped")}}
+    assert pids(RankFinder().find(wrapper.pid)) == {HERE: {0: stand.pid("wrapped")}}
 
 
 def test_rank_before_it_has_loaded_torch(stand: Stand) -> None:
     """A rank that a launcher placed is one before its first import; a tool that merely inherited RANK is none."""
     placed = stand.start("placed", RANK="1", LOCAL_RANK="1", **PLAIN)
     tool = stand.start("tool", RANK="0", **PLAIN)
-    assert pids(find_ranks(placed.pid)) == {HERE: {1: placed.pid}}
-    assert pids(find_ranks(tool.pid)) == {}
+    assert pids(RankFinder().find(placed.pid)) == {HERE: {1: placed.pid}}
+    assert pids(RankFinder().find(tool.pid)) == {}
 
 
 def test_launcher_in_a_pod_with_a_rank(stand: Stand, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_launcher_in_a_pod_with_a_rank(stand: Stand, tmp_path: Path) -> None:
     children = [stand.child("worker", "torch", RANK="8", **elastic), stand.child("helper", "torch")]
     job = stand.start("launcher", "torch", program=launcher, start=children, RANK="1", **PLAIN)
     stand.pid("helper")
-    found = only(find_ranks(job.pid)) if stand.pid("worker") else None
+    found = only(RankFinder().find(job.pid)) if stand.pid("worker") else None
     assert found is not None
     assert (found.job.id, found.job.world_size, found.job.launcher) == ("run7", 16, "torchrun")
     assert {rank.rank: rank.pid for rank in found.ranks} == {8: stand.pid("worker")}
@@ -253,8 +253,8 @@ def test_unknown_launcher_in_a_pod_with_a_rank(stand: Stand) -> None:
     elastic = {"LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "run7"}
     job = stand.start("tool", "torch", start=[stand.child("worker", "torch", RANK="3", **elastic)], RANK="1", **PLAIN)
     stand.pid("worker")
-    assert pids(find_ranks(job.pid)) == {"run7": {3: stand.pid("worker")}}
-    found = only(find_ranks(job.pid))
+    assert pids(RankFinder().find(job.pid)) == {"run7": {3: stand.pid("worker")}}
+    found = only(RankFinder().find(job.pid))
     assert found.job.launcher == "torchrun"
     assert [rank.supervisor for rank in found.ranks] == [job.pid]
 
@@ -262,7 +262,7 @@ def test_unknown_launcher_in_a_pod_with_a_rank(stand: Stand) -> None:
 def test_only_torchrun_starts_ranks_anew(stand: Stand) -> None:
     """A rank that no torchrun has started is nobody's to start again."""
     rank = stand.start("placed", RANK="1", LOCAL_RANK="1", **PLAIN)
-    assert [rank.supervisor for rank in only(find_ranks(rank.pid)).ranks] == [None]
+    assert [rank.supervisor for rank in only(RankFinder().find(rank.pid)).ranks] == [None]
 
 
 def test_restarted_rank_replaces_the_old(stand: Stand) -> None:
@@ -270,10 +270,10 @@ def test_restarted_rank_replaces_the_old(stand: Stand) -> None:
     elastic = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "run8"}
     newer = stand.start("restarted", "torch", TORCHELASTIC_RESTART_COUNT="1", **elastic)
     stand.start("late", "torch", TORCHELASTIC_RESTART_COUNT="0", **elastic)
-    found = next(job for job in find_ranks().jobs if job.job.id == "run8")
+    found = next(job for job in RankFinder().find().jobs if job.job.id == "run8")
     assert [(rank.pid, rank.restart) for rank in found.ranks] == [(newer.pid, 1)]
     again = stand.start("again", "torch", TORCHELASTIC_RESTART_COUNT="1", **elastic)
-    assert pids(find_ranks())["run8"] == {0: again.pid}
+    assert pids(RankFinder().find())["run8"] == {0: again.pid}
 
 
 def test_orphans_never_become_the_rank(stand: Stand) -> None:
@@ -333,7 +333,7 @@ def test_a_leftover_port_makes_no_job_of_its_own(stand: Stand) -> None:
     assert {r.rank: r.pid for r in together.ranks} == wanted
     assert {r.rank: r.meeting_port for r in together.ranks} == {0: first, 1: first, 2: first + 1}
     # Without a root there may be others' jobs between them: names alone decide.
-    everywhere = pids(find_ranks())
+    everywhere = pids(RankFinder().find())
     names = [f"{node_name()}:{first + more}" for more in range(3)]
     assert [sorted(everywhere[name]) for name in names] == [[0, 1], [2], [2]]
 
@@ -344,20 +344,20 @@ def test_beat_of_another_start_is_ignored(stand: Stand, ticks: int) -> None:
     job = stand.start("plain", "torch")
     beat = make_beat(job.pid, 5)
     beats: Mapping[int, Beat] = {job.pid: Beat(1, beat.pid, beat.start_ticks + ticks, 1, 1, rank=5, initialized=True)}
-    assert list(pids(find_ranks(job.pid, beats)).values()) == ([] if ticks else [{5: job.pid}])
+    assert list(pids(RankFinder().find(job.pid, beats)).values()) == ([] if ticks else [{5: job.pid}])
 
 
 def test_initialized_rank_is_believed_over_the_environment(stand: Stand) -> None:
     """A program that numbers its ranks itself is known by what it told torch."""
     job = stand.start("own", "torch", RANK="0", **PLAIN)
-    assert pids(find_ranks(job.pid, {job.pid: make_beat(job.pid, 4, world_size=8)})) == {HERE: {4: job.pid}}
-    assert pids(find_ranks(job.pid, {job.pid: make_beat(job.pid, 4, initialized=False)})) == {HERE: {0: job.pid}}
+    assert pids(RankFinder().find(job.pid, {job.pid: make_beat(job.pid, 4, world_size=8)})) == {HERE: {4: job.pid}}
+    assert pids(RankFinder().find(job.pid, {job.pid: make_beat(job.pid, 4, initialized=False)})) == {HERE: {0: job.pid}}
 
 
 def test_mpi_processes_need_torch(stand: Stand) -> None:
     """An MPI program is a rank only if it has torch, and its launcher is known without living here."""
     env = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "3"}
     solver, trainer = stand.start("solver", **env), stand.start("trainer", "torch", **env)
-    assert pids(find_ranks(solver.pid)) == {}
-    assert only(find_ranks(trainer.pid)).job.launcher == "mpirun"
-    assert only(find_ranks(trainer.pid)).job.world_size == 2
+    assert pids(RankFinder().find(solver.pid)) == {}
+    assert only(RankFinder().find(trainer.pid)).job.launcher == "mpirun"
+    assert only(RankFinder().find(trainer.pid)).job.world_size == 2

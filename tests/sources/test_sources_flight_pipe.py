@@ -13,8 +13,9 @@ import pytest
 
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.collectives import FlightRecord
-from hangwatch.sources.discovery.rank_processes import RankProcess, parse_namespace_pid, parse_uid, read_rank_process
+from hangwatch.sources.discovery.rank_processes import RankProcess, parse_uid, read_rank_process
 from hangwatch.sources.flight.pipe import dump_paths, fetch_by_pipe, find_version, pipe_path, ring
+from hangwatch.sources.proc.files import parse_inner_pid
 from nccl_dumps import nccl_dump, nccl_entry
 from support import JobRunner
 
@@ -102,5 +103,5 @@ def test_names_of_all_versions() -> None:
 def test_the_pid_and_the_user_a_process_has_for_itself() -> None:
     """In a container, the innermost pid; files belong to the effective user."""
     status = b"Name:\tpython\nUid:\t1000\t1001\t1000\t1001\nNSpid:\t4711\t12\n"
-    assert (parse_namespace_pid(status), parse_uid(status)) == (12, 1001)
-    assert (parse_namespace_pid(b""), parse_uid(b"Uid:")) == (None, None)
+    assert (parse_inner_pid(status), parse_uid(status)) == (12, 1001)
+    assert (parse_inner_pid(b""), parse_uid(b"Uid:")) == (None, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.agent.capturing.redact import secret_values
-from hangwatch.sources.discovery.ranks import RankFinder, find_ranks
+from hangwatch.sources.discovery.ranks import RankFinder
 from hangwatch.sources.discovery.titles import Title, find_title, in_order_of_titles, is_overwritten, parse_title
 from support import JobRunner, wait_for
 
@@ -101,7 +101,7 @@ def test_workers_are_found_under_their_titles(jobs: JobRunner, tmp_path: Path, m
     wait_for(lambda: all((tmp_path / str(rank)).exists() for rank in (0, 1)), 90, what="both workers")
     ranks = {rank: int((tmp_path / str(rank)).read_text()) for rank in (0, 1)}
     assert is_overwritten(Path(f"/proc/{ranks[0]}/environ").read_bytes())
-    found = find_ranks(job.pid)
+    found = RankFinder().find(job.pid)
     (one,) = found.jobs
     assert {r.rank: r.pid for r in one.ranks} == ranks
     assert [r.title.rstrip("_") for r in one.ranks] == ["VLLM::Worker_TP0", "VLLM::Worker_TP1"]

@@ -189,25 +189,6 @@ class ComparedRanks:
 
 
 @dataclass(frozen=True)
-class ComparedValue:
-    """One thing of which two incidents have different values."""
-
-    what: str
-    first: str
-    second: str
-
-
-@dataclass(frozen=True)
-class ComparedIncidents:
-    """Two incidents: in what they are alike, and in what they differ. ``same_hang``: kind, cause and both lines are the same."""
-
-    incidents: tuple[str, str]
-    same_hang: bool
-    alike: tuple[str, ...]
-    different: tuple[ComparedValue, ...]
-
-
-@dataclass(frozen=True)
 class SourceAnswer:
     """Lines of a file that is in an incident's stacks. ``changed``: the file was modified after the capture."""
 

@@ -1,4 +1,4 @@
-"""Answers from what is stored: incidents, their ranks and stacks, and comparisons of two of them. Only reads."""
+"""Answers from what is stored: incidents, their ranks and stacks, and two ranks side by side. Only reads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 
 from hangwatch.analysis.places import diverging_frames
 from hangwatch.assistant.answers import (
-    ComparedIncidents,
     ComparedRanks,
-    ComparedValue,
     IncidentLine,
     IncidentPage,
     RankLine,
@@ -21,7 +19,7 @@ from hangwatch.assistant.paging import groups_first, label, line, lines, page, r
 from hangwatch.assistant.stacks import describe_frame, describe_sample
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.errors import UserError
-from hangwatch.model.incident import Incident, RankEntry, SourceLine
+from hangwatch.model.incident import Incident, RankEntry
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.stacks import Frame
 from hangwatch.outputs.archive import Archive
@@ -153,34 +151,3 @@ def _where(frame: Frame | None) -> str:
         return "no further frame"
     shown = describe_frame(frame)
     return f"{shown.function} ({shown.file}:{shown.line})" + (f": {shown.source}" if shown.source else "")
-
-
-def compare_incidents(first: Incident, second: Incident) -> ComparedIncidents:
-    """Return whether two incidents are the same hang again."""
-    ours, theirs = _traits(first), _traits(second)
-    alike = tuple(what for what, value in ours.items() if theirs[what] == value)
-    different = tuple(ComparedValue(what, ours[what], theirs[what]) for what in ours if what not in alike)
-    decisive = {"kind", "cause", "culprits' line", "others' line"}
-    return ComparedIncidents((first.id, second.id), decisive <= set(alike), alike, different)
-
-
-def _traits(incident: Incident) -> dict[str, str]:
-    verdict, job = incident.verdict, incident.job
-    divergence, operation = verdict.divergence, verdict.collective
-    return {
-        "kind": verdict.kind,
-        "proven": "yes" if verdict.proven else "no",
-        "cause": verdict.cause.id if verdict.cause is not None else "unknown",
-        "culprits' line": _place(divergence.culprit if divergence is not None else None),
-        "others' line": _place(divergence.others if divergence is not None else None),
-        "operation": line(f"{operation.op} in {operation.group}") if operation is not None else "none",
-        "culprit ranks": name_guests(ranks(verdict.culprit_ranks), verdict.names),
-        "waiting ranks": name_guests(ranks(verdict.waiting_ranks), verdict.names),
-        "world size": str(job.world_size),
-        "nodes": line(", ".join(job.nodes)),
-        "command": line(job.command),
-    }
-
-
-def _place(where: SourceLine | None) -> str:
-    return line(f"{where.function} ({where.file}:{where.line})") if where is not None else "not captured"

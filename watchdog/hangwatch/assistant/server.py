@@ -19,7 +19,6 @@ from pydantic import Field
 from hangwatch import __version__
 from hangwatch.assistant import incidents, node
 from hangwatch.assistant.answers import (
-    ComparedIncidents,
     ComparedRanks,
     DoctorAnswer,
     IncidentAnswer,
@@ -106,11 +105,6 @@ class _Tools:
         """Where the main threads of two ranks diverge, and how far each is in the groups that both are in."""
         return incidents.compare_ranks(*incidents.read_whole(self._state_dir, incident), one, other)
 
-    def compare_incidents(self, first: Wanted, second: Wanted) -> ComparedIncidents:
-        """Whether two incidents are the same hang again: in what they are alike, and in what they differ."""
-        one, other = (incidents.read_incident(self._state_dir, wanted) for wanted in (first, second))
-        return incidents.compare_incidents(one, other)
-
     def source_around(
         self,
         file: Annotated[str, Field(description="A file that is in the incident's stacks, as an answer names it.")],
@@ -156,7 +150,6 @@ def make_server(state_dir: Path, *, remote: bool) -> MCPServer[Any]:
         tools.stack_of_rank,
         tools.stack_of_process,
         tools.compare_ranks,
-        tools.compare_incidents,
         tools.source_around,
         tools.doctor,
     ]

@@ -66,7 +66,7 @@ def _in_call(view: RankView, syscall: str, channel: str, state: str = "S") -> Ra
 
 
 def _computing(view: RankView) -> RankView:
-    return replace(_in_call(view, "", "", "R"), motion=Motion("busy", view.motion.window_s, 1.0, None, False))
+    return replace(_in_call(view, "", "", "R"), motion=Motion("busy", view.motion.window_s, 1.0, False))
 
 
 def _where(sample: ProcessSample) -> str:

@@ -37,8 +37,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
     ``kind``, ``culprits`` (global ranks) and ``cause`` (the id of the first cause) are the expected incident; ``cause`` None
     means no incident. ``needs`` are the distributions that must be installed. ``ends_itself``: the program finishes with
-    status 0. ``restarts``: ``hangwatch demo`` restarts it, and it finishes then; it keeps its state in ``--folder``.
-    ``stall_after_s`` is the ``--stall-after`` that it is designed for, in seconds.
+    status 0.
     """
 
     name: str
@@ -49,12 +48,8 @@ class Scenario(msgspec.Struct, frozen=True):
     cause: str | None
     culprits: tuple[int, ...]
     launcher: Launcher = "torchrun"
-    arguments: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
     needs: tuple[str, ...] = ("torch",)
     ends_itself: bool = False
-    restarts: bool = False
-    stall_after_s: float = 6.0
 
     @property
     def path(self) -> Path:
@@ -66,15 +61,12 @@ class Scenario(msgspec.Struct, frozen=True):
 
         ``python``: the interpreter of an environment with the distributions in ``needs``.
         """
-        program = (str(self.path), *self.arguments)
-        if self.launcher == "plain":
-            return (python, *program)
         launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.nproc))
-        return (python, *launch, *program)
+        return (python, *(launch if self.launcher == "torchrun" else ()), str(self.path))
 
     def full_environment(self) -> dict[str, str]:
         """Return the variables to add to the environment it is started in."""
-        return {**ENVIRONMENT, **dict(self.environment)}
+        return dict(ENVIRONMENT)
 
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -82,17 +74,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         name="tuple-labels",
         description="Hugging Face Trainer: evaluation gathers a tuple of labels whose length differs between ranks",
         file="tuple_labels.py",
-        nproc=2,
-        kind="deadlock",
-        cause="tuple-labels-gather",
-        culprits=(1,),
-        needs=("torch", "transformers", "accelerate"),
-    ),
-    Scenario(
-        name="tuple-labels-silent",
-        description="the same, but the extra gather first pairs with the wrong collective, and the job hangs later",
-        file="tuple_labels.py",
-        arguments=("--average-tokens",),
         nproc=2,
         kind="deadlock",
         cause="tuple-labels-gather",
@@ -136,15 +117,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         culprits=(0, 1),
     ),
     Scenario(
-        name="p2p",
-        description="pipeline parallelism: both stages call recv first",
-        file="p2p.py",
-        nproc=2,
-        kind="deadlock",
-        cause="p2p-mismatch",
-        culprits=(0, 1),
-    ),
-    Scenario(
         name="early-exit",
         description="one rank leaves the training loop early; a thread keeps its process alive",
         file="early_exit.py",
@@ -173,30 +145,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         culprits=(1,),
     ),
     Scenario(
-        name="debugger",
-        description="a breakpoint left in the code: one rank waits at the debugger prompt",
-        file="debugger.py",
-        nproc=2,
-        kind="stall",
-        cause="debugger",
-        culprits=(1,),
-    ),
-    Scenario(
         name="blocked-io",
         description="a rank is blocked reading a file that never returns data",
         file="blocked_io.py",
         nproc=2,
         kind="stall",
         cause="blocked-io",
-        culprits=(1,),
-    ),
-    Scenario(
-        name="gil-held",
-        description="a rank is stuck in native code that holds the GIL",
-        file="gil_held.py",
-        nproc=2,
-        kind="stall",
-        cause="gil-held",
         culprits=(1,),
     ),
     Scenario(
@@ -207,26 +161,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         kind="stall",
         cause="dataloader-stall",
         culprits=(1,),
-    ),
-    Scenario(
-        name="missing-init",
-        description="one rank never joins the process group because its download hangs",
-        file="missing_init.py",
-        nproc=3,
-        kind="stall",
-        cause="init-missing-rank",
-        culprits=(2,),
-    ),
-    Scenario(
-        name="recover",
-        description="a read from storage hangs once, at a random step; the job is restarted and resumes from its checkpoint",
-        file="recover.py",
-        nproc=2,
-        kind="stall",
-        cause="blocked-io",
-        culprits=(1,),
-        needs=("torch", "transformers", "accelerate"),
-        restarts=True,
     ),
     Scenario(
         name="slow",

@@ -12,7 +12,6 @@ from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_stack
 from hangwatch.causes.match import Level, Match
 from hangwatch.causes.rules.rank.mutexes import at_mutexes
-from hangwatch.hardware.advisories import advisories
 from hangwatch.hardware.analysis import Finding, find_faults
 from hangwatch.model.collectives import Operation
 from hangwatch.model.devices import HARDWARE, Communicator
@@ -87,7 +86,7 @@ def fabric(case: Case) -> Match | None:
         said += f" Threads of {whose} wait for each other in native code."
     found = at_hardware(faults) + _at_watchdogs(case, hanging) + locked[:_SHOWN]
     cause = "device-hangs" if hanging and not faults else "fabric-or-device"
-    return Match(cause, level, said, found + evidence + _seen(case) + _advised(case))
+    return Match(cause, level, said, found + evidence + _seen(case))
 
 
 def own_communicator(case: Case) -> Match | None:
@@ -104,9 +103,7 @@ def own_communicator(case: Case) -> Match | None:
     said = "All ranks wait in an NCCL communicator of the program's own, and nothing moves."
     said += f" {_named(faults[0])}" if faults else f" {_not_found(case)} {_would_tell(case, members)}"
     level: Level = _LEVELS[faults[0].weight] if faults else "likely"
-    return Match(
-        "fabric-or-device", level, said, at_hardware(faults) + at_stack(case, members[0]) + _seen(case) + _advised(case)
-    )
+    return Match("fabric-or-device", level, said, at_hardware(faults) + at_stack(case, members[0]) + _seen(case))
 
 
 def _locked(case: Case, members: Collection[int]) -> tuple[Evidence, ...]:
@@ -228,18 +225,6 @@ def _would_tell(case: Case, members: Collection[int], behind: Collection[int] = 
     first = f"`hangwatch dump --native-stacks --pid {own.pid}` on {own.node} (it pauses the ranks for a moment)"
     rest = " and ".join(f"`{command}`" for command in commands[: _ASKED_FOR - 1])
     return f"To learn more, run {first}, then {rest} {where}."
-
-
-def _advised(case: Case) -> tuple[Evidence, ...]:
-    """Return public reports of hangs of the NCCL versions that the ranks use."""
-    flights = (rank.flight for rank in case.capture.ranks)
-    versions = {flight.library: "flight recorder" for flight in flights if flight is not None and flight.library}
-    versions |= {r.nccl_version: "nccl ras" for node in case.capture.nodes for r in node.ras if r.nccl_version}
-    return tuple(
-        Evidence(None, source, f"NCCL {version} has known hangs: {one.says} ({one.url})")
-        for version, source in sorted(versions.items())
-        for one in advisories(version)
-    )
 
 
 def _seen(case: Case) -> tuple[Evidence, ...]:

@@ -265,7 +265,6 @@ class FlightRecord(msgspec.Struct, frozen=True):
     - ``whole``: a group that it lacks was never used; else the ring may have lost it.
     - ``newest_ns``: the latest time of any entry (enqueued, found started or found completed); None if not known.
     - ``completions``: in dumps, when the last collectives of all members were found completed.
-    - ``library``: the version of the communication library, NCCL's ``2.28.9``, if the dump has it.
     """
 
     at_ns: int
@@ -277,7 +276,6 @@ class FlightRecord(msgspec.Struct, frozen=True):
     whole: bool = True
     newest_ns: int | None = None
     completions: tuple[Completion, ...] = ()
-    library: str = ""
 
     @property
     def blank(self) -> bool:

@@ -18,8 +18,7 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     """One GPU as NVML shows it.
 
     - ``bus_id``: ``0000:3b:00``, as in the kernel log. ``utilization``: a share (0..1).
-    - ``ranks``: the global ranks that use it. ``mapped_by``: how that is known: ``pid`` (the driver lists the
-      process), or ``environment`` (what CUDA_VISIBLE_DEVICES and the local rank suggest).
+    - ``ranks``: the global ranks that use it.
     - ``links_down``: NVLinks that were up at the first reading. ``link_errors``: by how much their error counters
       have grown since. ``xids``: the Xid events that the driver has reported since.
     - ``lost``: NVML's own word for why it cannot be read.
@@ -38,7 +37,6 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     link_errors: dict[str, int] = {}
     xids: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
-    mapped_by: str = ""
     lost: str | None = None
 
 
@@ -46,7 +44,7 @@ class KernelEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of the kernel's log that may explain why a rank ended or hangs.
 
     ``at_ns``: wall clock. ``xid``: a GPU's error (``code``, ``bus_id``); ``sxid``: an NVSwitch's; ``oom``: a process
-    killed for memory, ``cgroup`` the one whose limit it was (empty: the machine's). ``pid``: the process that the
+    killed for memory. ``pid``: the process that the
     kernel names; ``rank``: its rank.
     """
 
@@ -57,7 +55,6 @@ class KernelEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     bus_id: str = ""
     pid: int | None = None
     process: str = ""
-    cgroup: str = ""
     rank: int | None = None
 
 
@@ -65,18 +62,15 @@ class Port(msgspec.Struct, frozen=True, omit_defaults=True):
     """One port of an InfiniBand or RoCE card.
 
     ``grown``: error counters that grew over ``window_s`` seconds, and by how much. ``state`` and ``physical_state``:
-    the kernel's words (``ACTIVE``, ``LinkUp``); ``was_up``: it was up at the first reading. ``moved_bytes``: what
-    went through it in the window, both ways.
+    the kernel's words (``ACTIVE``, ``LinkUp``); ``was_up``: it was up at the first reading.
     """
 
     device: str
     port: int
     state: str
     physical_state: str = ""
-    link_layer: str = ""
     rate: str = ""
     grown: dict[str, int] = {}
-    moved_bytes: int | None = None
     window_s: float = 0.0
     was_up: bool = False
 
@@ -95,7 +89,6 @@ class CommunicatorRank(msgspec.Struct, frozen=True, omit_defaults=True):
     pid: int
     state: str
     error: str = ""
-    gpu_index: int | None = None
     counts: dict[str, int] = {}
     rank: int | None = None
 
@@ -123,7 +116,6 @@ class RasProblem(msgspec.Struct, frozen=True, omit_defaults=True):
 
     kind: str
     says: str
-    communicator: str = ""
     processes: tuple[tuple[str, int], ...] = ()
     ranks: tuple[int, ...] = ()
 

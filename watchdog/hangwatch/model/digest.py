@@ -39,9 +39,7 @@ class DigestRank(msgspec.Struct, frozen=True, array_like=True):
 
     - ``age_s``: how long its process has existed.
     - ``state``: running, in_flight, unprobed, alone or lost.
-    - ``motion``, ``stack`` (8 bytes, equal for equal main-thread stacks): of the last capture, empty before the
-      first.
-    - ``in_op``: the oldest pending operation in that capture, ``all_gather``.
+    - ``motion``, ``stack``, ``in_op``: empty. Older versions filled them and nothing read them; they keep their places.
     - ``supervised``: it is lost, and a living process may restart it.
     - ``world``, ``world_rank``: of a process of another world than the job's own (``RankIdentity``).
     """

@@ -20,8 +20,7 @@ class LoggedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was said of one step: by one source, or, merged, by several.
 
     - ``source``: who said it: ``transformers``, ``deepspeed``, ``lightning``, ``report`` (the program itself), or the
-      path of a file. In a merged step it is the best of them, and ``others`` names the source of each value that came
-      from another one.
+      path of a file. In a merged step it is the best of them.
     - ``step``: counts optimizer steps from 1; None only if a line names none. ``rank``: None if the source does not
       tell.
     - ``at_ns``: the wall clock when it was said, as precisely as known.
@@ -44,36 +43,22 @@ class LoggedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     overflow: bool | None = None
     loss_scale: float | None = None
     texts: dict[str, str] = {}
-    others: dict[str, str] = {}
-
-    def source_of(self, name: str) -> str:
-        """Return who said the value of that name (one of ``VALUES``)."""
-        return self.others.get(name, self.source)
 
 
 class DeepSpeedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """DeepSpeed's configuration in force, as far as known.
 
     ``source``: ``engine`` (resolved, defaults filled in), the path of a file, or ``command line``. ``dtype``: fp32,
-    fp16 or bf16. ``check_grad_overflow``: a step with non-finite gradients is skipped. Bucket sizes are in elements.
-    ``offload_optimizer`` and ``offload_param``: devices (cpu, nvme); None without. ``batch``: per device and micro
-    step.
+    fp16 or bf16. ``check_grad_overflow``: a step with non-finite gradients is skipped. The bucket's size is in elements.
     """
 
     source: str
     stage: int | None = None
     overlap_comm: bool | None = None
     reduce_bucket_size: int | None = None
-    allgather_bucket_size: int | None = None
-    contiguous_gradients: bool | None = None
     dtype: str | None = None
     check_grad_overflow: bool | None = None
-    communication_data_type: str | None = None
-    gradient_clipping: float | None = None
     gradient_accumulation_steps: int | None = None
-    batch: int | None = None
-    offload_optimizer: str | None = None
-    offload_param: str | None = None
 
 
 class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,7 +66,6 @@ class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``source``: ``transformers`` or ``lightning``; ``name``: the class in use. ``nan_filter``: a NaN or infinite loss
     is left out of the logged mean (``logging_nan_inf_filter``), so it is printed as 0. ``dtype``: fp32, fp16 or bf16.
-    ``batch``: per device.
     """
 
     source: str
@@ -90,9 +74,7 @@ class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     logging_steps: float | None = None
     max_steps: int | None = None
     dtype: str | None = None
-    max_grad_norm: float | None = None
     gradient_accumulation_steps: int | None = None
-    batch: int | None = None
     output_dir: str | None = None
     logging_dir: str | None = None
 
@@ -118,10 +100,8 @@ class TrainingSeries(msgspec.Struct, frozen=True):
 
     - ``steps``: the job's own series, ascending, one entry per step: what rank 0 says of itself, completed by the
       job's output and files. ``ranks``: the other ranks that reported values of their own.
-    - ``left_out``: how many steps of long series were dropped between their beginning and their end.
     - ``runs``: how many series there were: a step number that goes back begins a new one.
     - ``reached``: the step of each rank, logged or not. ``steps_per_s``: its pace over the last minute.
-    - ``sources``: all that have reported anything.
     - ``texts['step']`` of a step is ``counted`` if lines name no step.
     """
 
@@ -131,8 +111,6 @@ class TrainingSeries(msgspec.Struct, frozen=True):
     setups: tuple[TrainingSetup, ...] = ()
     reached: dict[int, int] = {}
     steps_per_s: dict[int, float] = {}
-    sources: tuple[str, ...] = ()
-    left_out: int = 0
     runs: int = 1
 
     def of_rank(self, rank: int) -> tuple[LoggedStep, ...]:

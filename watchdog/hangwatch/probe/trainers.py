@@ -147,9 +147,7 @@ def read_trainer_settings(trainer: Any) -> dict[str, Any] | None:
         logging_steps=values.get("logging_steps"),
         max_steps=values.get("max_steps"),
         dtype="bf16" if values.get("bf16") else "fp16" if values.get("fp16") else "fp32",
-        max_grad_norm=values.get("max_grad_norm"),
         gradient_accumulation_steps=values.get("gradient_accumulation_steps"),
-        batch=values.get("per_device_train_batch_size"),
         output_dir=values.get("output_dir"),
         logging_dir=values.get("logging_dir"),
     )
@@ -203,16 +201,9 @@ def read_engine_settings(engine: Any) -> dict[str, Any] | None:
         stage=stage,
         overlap_comm=own.get("overlap_comm", getattr(zero, "overlap_comm", None)),
         reduce_bucket_size=_integer(getattr(zero, "reduce_bucket_size", None)),
-        allgather_bucket_size=_integer(getattr(zero, "allgather_bucket_size", None)),
-        contiguous_gradients=getattr(zero, "contiguous_gradients", None),
         dtype=dtype,
         check_grad_overflow=checks,
-        communication_data_type=_text(getattr(config, "communication_data_type", None)),
-        gradient_clipping=getattr(config, "gradient_clipping", None),
         gradient_accumulation_steps=_integer(getattr(config, "gradient_accumulation_steps", None)),
-        batch=_integer(getattr(config, "train_micro_batch_size_per_gpu", None)),
-        offload_optimizer=_device(getattr(zero, "offload_optimizer", None)),
-        offload_param=_device(getattr(zero, "offload_param", None)),
     )
 
 
@@ -223,13 +214,3 @@ def _known(**values: Any) -> dict[str, Any]:
 
 def _integer(value: Any) -> int | None:
     return int(value) if isinstance(value, (int, float)) else None
-
-
-def _text(value: Any) -> str | None:
-    return str(value).replace("torch.", "") if value is not None else None
-
-
-def _device(offload: Any) -> str | None:
-    device = getattr(offload, "device", None)
-    name = str(getattr(device, "value", device)) if device is not None else "none"
-    return name if name != "none" else None

@@ -5,7 +5,6 @@ May import the model, the sources and its own room.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -18,8 +17,6 @@ from hangwatch.sources.discovery.launchers import read_script
 from hangwatch.sources.discovery.process_table import KnownProcess
 from hangwatch.sources.proc.files import node_name
 from hangwatch.sources.redaction import redact_command, redact_text
-
-log = logging.getLogger("hangwatch")
 
 #: How often engines and their processes are searched, in seconds.
 _LOOK_PERIOD_S = 5.0

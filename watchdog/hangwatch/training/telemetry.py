@@ -7,7 +7,6 @@ system must not stop the tick, which would detect just that.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -19,8 +18,6 @@ from hangwatch.model.telemetry import LoggedStep, TrainingSeries, TrainingSetup
 from hangwatch.training.analysis.series import Pace, SeriesBuilder, make_series
 from hangwatch.training.sources.beats import parse_setup, parse_steps
 from hangwatch.training.sources.live_outputs import LiveOutputs, WatchedRank
-
-log = logging.getLogger("hangwatch")
 
 _PERIOD_S = 1.0
 #: How long a job's end waits until its files are read completely.

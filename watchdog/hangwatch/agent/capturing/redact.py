@@ -28,7 +28,7 @@ from hangwatch.model.devices import (
 )
 from hangwatch.model.processes import ChildProcess, MutexWait, ProcessSample
 from hangwatch.model.stacks import Block, Frame, Iterations, Position
-from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSeries, TrainingSetup
+from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSetup
 from hangwatch.model.transforms.rewrite import Rewrite, compile_rewrite
 from hangwatch.sources.discovery.titles import is_overwritten
 from hangwatch.sources.proc.files import read_stat, read_whole
@@ -54,21 +54,18 @@ KEPT: tuple[tuple[tuple[type, ...], str, str], ...] = (
     ((Position,), "variable digest", "the name of a variable, and a digest under a key that is nowhere else"),
     ((Group,), "name description", "what a group is called, compared between ranks that have other secrets or none"),
     ((Operation,), "op backend input_dtypes output_dtypes", "torch's own words, compared between ranks"),
-    ((FlightRecord,), "source version library", "one of our own words, and the numbers of torch's format and of NCCL"),
+    ((FlightRecord,), "source version", "one of our own words, and the number of torch's format"),
     ((Completion,), "group", "the key of a group: its name and a checksum"),
-    ((Gpu,), "uuid bus_id name mapped_by lost", "the driver's words for a device, and one of our own"),
+    ((Gpu,), "uuid bus_id name lost", "the driver's words for a device"),
     ((KernelEvent,), "bus_id", "the address of a device"),
-    ((Port,), "device state physical_state link_layer rate", "the kernel's words for a device"),
+    ((Port,), "device state physical_state rate", "the kernel's words for a device"),
     ((CommunicatorRank,), "host state error", "NCCL's words, told apart by the rules"),
     ((Communicator,), "id", "a checksum of NCCL's"),
     ((RasReport,), "nccl_version", "a version"),
-    ((RasProblem,), "kind communicator processes", "one of our own words, a checksum of NCCL's, names of hosts"),
+    ((RasProblem,), "kind processes", "one of our own words, names of hosts"),
     ((LoggedStep, DeepSpeedSettings, TrainerSettings), "source", "who said it, told apart by the rules"),
-    ((LoggedStep,), "others", "the same, by the name of a value"),
-    ((TrainingSeries,), "sources", "the same"),
     ((TrainingSetup,), "versions", "versions of distributions"),
     ((DeepSpeedSettings, TrainerSettings), "dtype", "one of our own words"),
-    ((DeepSpeedSettings,), "communication_data_type offload_optimizer offload_param", "words of DeepSpeed's own"),
 )  # fmt: skip
 
 

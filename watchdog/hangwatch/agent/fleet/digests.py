@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from hangwatch.analysis.progress import word_state
-from hangwatch.analysis.ranks.joining import view_ranks
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Capture, RankIdentity
+from hangwatch.model.capture import RankIdentity
 from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank
 from hangwatch.model.progress import LiveProgress, RankProgress, in_flight_s, read_progress
-from hangwatch.model.stacks import Frame
-
-
-@dataclass(frozen=True)
-class LastCapture:
-    """What the last capture of a rank showed, in a few bytes."""
-
-    motion: str
-    stack: bytes
-    in_op: str
-
-
-NO_CAPTURE = LastCapture("", b"", "")
 
 
 @dataclass(frozen=True)
@@ -36,24 +21,6 @@ class Writer:
     address: str = ""
 
 
-def fingerprint(frames: tuple[Frame, ...]) -> bytes:
-    """Return 8 bytes that are equal for equal stacks, on any node; none without a stack."""
-    if not frames:
-        return b""
-    place = "\n".join(f"{f.file}:{f.line}:{f.function}" for f in frames)
-    return blake2b(place.encode("utf-8", "backslashreplace"), digest_size=8).digest()
-
-
-def summarize(capture: Capture) -> dict[int, LastCapture]:
-    """Return what to remember of a capture, by rank."""
-    return {
-        rank: LastCapture(
-            view.motion.state, fingerprint(view.frames), view.frontier.op if view.frontier is not None else ""
-        )
-        for rank, view in view_ranks(capture).items()
-    }
-
-
 def make_digest(
     writer: Writer,
     *,
@@ -63,7 +30,6 @@ def make_digest(
     lost: Container[int],
     supervised: Container[int] = (),
     beats: Mapping[int, Beat],
-    captured: Mapping[int, LastCapture],
     now_ns: int,
     replaced_age_s: float | None = None,
     leaving: bool = False,
@@ -87,7 +53,6 @@ def make_digest(
             progress.append(
                 DigestProgress(groups[one.key], one.enqueued, one.completed, round(one.in_flight_s or 0.0, 2))
             )
-        known = captured.get(rank, NO_CAPTURE)
         alone = beat is not None and beat.alone
         entries.append(
             DigestRank(
@@ -98,9 +63,6 @@ def make_digest(
                 groups=tuple(progress),
                 local_rank=identity.local_rank,
                 restart=identity.restart,
-                motion=known.motion,
-                stack=known.stack,
-                in_op=known.in_op,
                 beat_age_s=round(now.age_s, 2) if beat is not None else None,
                 supervised=rank in supervised,
                 world=identity.world,

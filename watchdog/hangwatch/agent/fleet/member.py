@@ -211,7 +211,6 @@ class JobFleet:
                 lost=set(known) if self._left else lost,
                 supervised={rank for rank in lost if is_supervised(known[rank])},
                 beats=self.reader.read()[0] if self.reader is not None else {},
-                captured=self.scope.last_captures,
                 now_ns=time.time_ns(),
                 replaced_age_s=self.link.clock() - replaced_s if replaced_s is not None else None,
                 leaving=self._left,

@@ -19,7 +19,6 @@ import msgspec
 from hangwatch.agent.capturing.hardware import mark_killed
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.scope import NodeScope
-from hangwatch.agent.fleet.digests import LastCapture, summarize
 from hangwatch.agent.fleet.link import Link
 from hangwatch.agent.fleet.merge import merge
 from hangwatch.agent.fleet.peers import RanksElsewhere
@@ -135,7 +134,7 @@ class FleetScope:
     """Captures all nodes of a job.
 
     ``local``: captures ``ranks``, those of this node. ``elsewhere``: the other nodes' ranks as last observed.
-    ``last``: the last capture of this node; ``last_captures``: what it showed of each rank.
+    ``last``: the last capture of this node.
     """
 
     local: NodeScope
@@ -145,7 +144,6 @@ class FleetScope:
     node: str
     elsewhere: RanksElsewhere = field(default_factory=dict)
     last: Capture | None = None
-    last_captures: dict[int, LastCapture] = field(default_factory=dict)
     #: A question replaces the previous one, which some nodes may not have seen yet: so only one at a time.
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _left: bool = False
@@ -218,7 +216,6 @@ class FleetScope:
     async def capture_here(self) -> Capture:
         """Capture this node alone."""
         self.last = await self.local.capture()
-        self.last_captures = summarize(self.last)
         return self.last
 
     async def last_here(self) -> Capture:

@@ -56,7 +56,6 @@ class Motion:
     state: State
     window_s: float = 0.0
     cpu_share: float | None = None
-    io_bytes_per_s: float | None = None
     frames_changed: bool | None = None
 
     def describe(self) -> str:
@@ -238,7 +237,7 @@ def read_motion(
         or (not waits and _children_get_on(samples))
     )
     window_s = (samples[-1].at_ns - samples[0].at_ns) / 1e9
-    return Motion("busy" if busy else "stuck", window_s, cpu, max(rates, default=None), changed)
+    return Motion("busy" if busy else "stuck", window_s, cpu, changed)
 
 
 def _plain_state(samples: Sequence[ProcessSample], pairs: Sequence[_Interval]) -> State | None:

@@ -1,7 +1,7 @@
 """Ports of InfiniBand and RoCE cards: whether their links are up, and which error counters grow.
 
 May import hangwatch.model and the standard library. Files: ``/sys/class/infiniband/DEVICE/ports/N/`` as in the kernel's
-Documentation/ABI/stable/sysfs-class-infiniband (``state``, ``phys_state``, ``rate``, ``link_layer``, ``counters/``) and
+Documentation/ABI/stable/sysfs-class-infiniband (``state``, ``phys_state``, ``rate``, ``counters/``) and
 the ``hw_counters/`` of mlx5 (drivers/infiniband/hw/mlx5/counters.c). A counter means little and its growth much.
 """
 
@@ -29,8 +29,6 @@ ERROR_COUNTERS = frozenset(
         "req_transport_retries_exceeded", "req_cqe_error", "resp_cqe_error", "rx_icrc_encapsulated",
     }
 )  # fmt: skip
-#: Counted in words of four bytes.
-_DATA_COUNTERS = ("port_xmit_data", "port_rcv_data")
 
 
 class PortReading(msgspec.Struct, frozen=True):
@@ -44,14 +42,8 @@ class PortReading(msgspec.Struct, frozen=True):
     at_s: float
     state: str
     physical_state: str
-    link_layer: str
     rate: str
     counters: Mapping[str, int]
-
-    @property
-    def up(self) -> bool:
-        """True if data can pass."""
-        return self.state == "ACTIVE"
 
 
 class FabricPorts:
@@ -75,9 +67,7 @@ class FabricPorts:
         try:
             readings = read_ports(self._root)
         except FileNotFoundError:
-            return NodeFacts(
-                "", 0, absent=(Absence(NAME, "no InfiniBand or RoCE device on this node"),), looked=(NAME,)
-            )
+            readings = ()
         except OSError as error:
             return Gap(NAME, f"{self._root}: {error.strerror or error}")
         if not readings:
@@ -108,7 +98,7 @@ def _children(folder: Path) -> list[Path]:
 def _read_port(device: str, folder: Path) -> PortReading:
     counters: dict[str, int] = {}
     for part in ("counters", "hw_counters"):
-        for name in (*ERROR_COUNTERS, *_DATA_COUNTERS):
+        for name in ERROR_COUNTERS:
             value = _read(folder / part / name)
             if value.isascii() and value.isdigit():
                 counters[name] = int(value)
@@ -118,7 +108,6 @@ def _read_port(device: str, folder: Path) -> PortReading:
         at_s=time.monotonic(),
         state=_word(_read(folder / "state")),
         physical_state=_word(_read(folder / "phys_state")),
-        link_layer=_read(folder / "link_layer"),
         rate=_read(folder / "rate"),
         counters=counters,
     )
@@ -146,23 +135,15 @@ def compare(first: PortReading, now: PortReading) -> Port:
     grown = {
         name: value - first.counters[name]
         for name, value in sorted(now.counters.items())
-        if name in ERROR_COUNTERS and value > first.counters.get(name, value)
+        if value > first.counters.get(name, value)
     }
-    moved = [
-        now.counters[name] - first.counters[name]
-        for name in _DATA_COUNTERS
-        if name in now.counters and name in first.counters and now.counters[name] >= first.counters[name]
-    ]
-    window_s = round(now.at_s - first.at_s, 3)
     return Port(
         device=now.device,
         port=now.port,
         state=now.state,
         physical_state=now.physical_state,
-        link_layer=now.link_layer,
         rate=now.rate,
         grown=grown,
-        moved_bytes=4 * sum(moved) if moved and window_s > 0 else None,
-        window_s=window_s,
-        was_up=first.up,
+        window_s=round(now.at_s - first.at_s, 3),
+        was_up=first.state == "ACTIVE",
     )

@@ -31,8 +31,7 @@ _TEXT_CHARS = 300
 _XID = re.compile(r"NVRM: Xid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<code>\d{1,4}),? ?(?P<rest>.*)")
 _XID_PROCESS = re.compile(r"pid='?(?P<pid>\d{1,10})'?(?:, name=(?P<name>[^,]*))?")
 _SXID = re.compile(r"nvidia-nvswitch\d+: SXid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<code>\d{1,6}),? ?(?P<rest>.*)")
-_OOM = re.compile(r"oom-kill:constraint=(?P<why>\w+),.*?task=(?P<name>.*),pid=(?P<pid>\d{1,10}),uid=\d+")
-_OOM_CGROUP = re.compile(r"oom_memcg=(?P<cgroup>[^,]+)")
+_OOM = re.compile(r"oom-kill:constraint=\w+,.*?task=(?P<name>.*),pid=(?P<pid>\d{1,10}),uid=\d+")
 _KILLED = re.compile(
     r"(?:Memory cgroup out of memory|Out of memory(?: \([^)]*\))?): Killed process (?P<pid>\d{1,10}) \((?P<name>.*?)\)"
 )
@@ -132,14 +131,9 @@ def parse_line(text: str, at_ns: int) -> KernelEvent | None:
                     pid=int(process["pid"]) if process is not None else None,
                     process=(process["name"] or "").strip() if process is not None else "",
                 )
-    if "oom-kill:" in text and (found := _OOM.search(text)) is not None:
-        group = _OOM_CGROUP.search(text) if found["why"] == "CONSTRAINT_MEMCG" else None
-        return KernelEvent(
-            at_ns, "oom", text[:_TEXT_CHARS], pid=int(found["pid"]), process=found["name"],
-            cgroup=group["cgroup"] if group is not None else "",
-        )  # fmt: skip
-    if "Killed process" in text and (found := _KILLED.search(text)) is not None:
-        return KernelEvent(at_ns, "oom", text[:_TEXT_CHARS], pid=int(found["pid"]), process=found["name"])
+    for mark, pattern in (("oom-kill:", _OOM), ("Killed process", _KILLED)):
+        if mark in text and (found := pattern.search(text)) is not None:
+            return KernelEvent(at_ns, "oom", text[:_TEXT_CHARS], pid=int(found["pid"]), process=found["name"])
     return None
 
 

@@ -28,25 +28,15 @@ _LINK_COUNTERS = ("REPLAY", "RECOVERY", "CRC_FLIT", "CRC_DATA")
 _EVENTS_LIMIT = 256
 
 
-class GpuReading(msgspec.Struct, frozen=True, omit_defaults=True):
+class GpuReading(Gpu, frozen=True, omit_defaults=True):
     """One GPU at one moment.
 
-    ``links``: by NVLink, True if it is up. ``errors``: by counter, the sum over all links.
+    ``links``: by NVLink, True if it is up. ``errors``: by counter, the sum over all links. ``pids``: who uses it.
     """
 
-    index: int
-    uuid: str = ""
-    bus_id: str = ""
-    name: str = ""
-    utilization: float | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
-    links: dict[int, bool] = {}
-    errors: dict[str, int] = {}
+    links: dict[int, bool] = msgspec.field(default_factory=dict)
+    errors: dict[str, int] = msgspec.field(default_factory=dict)
     pids: tuple[int, ...] = ()
-    lost: str | None = None
 
 
 class Gpus:
@@ -78,7 +68,7 @@ class Gpus:
             xids.setdefault(index, []).append(code)
         users = assign_ranks(readings, ranks)
         gpus = tuple(
-            describe(self._first.get(r.uuid or str(r.index), r), r, tuple(xids.get(r.index, ())), *users[r.index])
+            describe(self._first.get(r.uuid or str(r.index), r), r, tuple(xids.get(r.index, ())), users[r.index])
             for r in readings
         )
         return NodeFacts("", 0, gpus=gpus, looked=(NAME,))
@@ -184,31 +174,19 @@ def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
 
 
-def describe(first: GpuReading, now: GpuReading, xids: tuple[int, ...], ranks: tuple[int, ...], mapped_by: str) -> Gpu:
+def describe(first: GpuReading, now: GpuReading, xids: tuple[int, ...], ranks: tuple[int, ...]) -> Gpu:
     """Return the GPU now, with what has changed since ``first``."""
-    return Gpu(
-        index=now.index,
-        uuid=now.uuid,
-        bus_id=now.bus_id,
-        name=now.name,
-        utilization=now.utilization,
-        power_w=now.power_w,
-        power_limit_w=now.power_limit_w,
-        memory_used_bytes=now.memory_used_bytes,
-        memory_total_bytes=now.memory_total_bytes,
-        links_down=tuple(link for link, up in sorted(now.links.items()) if not up and first.links.get(link, False)),
-        link_errors={n: v - first.errors[n] for n, v in now.errors.items() if v > first.errors.get(n, v)},
-        xids=xids,
-        ranks=ranks,
-        mapped_by=mapped_by if ranks else "",
-        lost=now.lost,
-    )
+    changed = {
+        "links_down": tuple(link for link, up in sorted(now.links.items()) if not up and first.links.get(link, False)),
+        "link_errors": {n: v - first.errors[n] for n, v in now.errors.items() if v > first.errors.get(n, v)},
+        "xids": xids,
+        "ranks": ranks,
+    }
+    return Gpu(**{field: getattr(now, field) for field in Gpu.__struct_fields__} | changed)
 
 
-def assign_ranks(
-    readings: Sequence[GpuReading], ranks: Sequence[RankProcess]
-) -> dict[int, tuple[tuple[int, ...], str]]:
-    """Return the ranks on each GPU by its index, and how that is known.
+def assign_ranks(readings: Sequence[GpuReading], ranks: Sequence[RankProcess]) -> dict[int, tuple[int, ...]]:
+    """Return the ranks on each GPU by its index.
 
     By the processes that the driver lists; if none of the ranks' is among them (another PID namespace), by the ranks'
     environment.
@@ -216,13 +194,13 @@ def assign_ranks(
     by_pid = {pid: r.rank for r in ranks for pid in (r.pid, r.namespace_pid)}
     listed = {g.index: tuple(sorted({by_pid[p] for p in g.pids if p in by_pid})) for g in readings}
     if any(listed.values()):
-        return {index: (found, "pid") for index, found in listed.items()}
+        return listed
     assumed: dict[int, list[int]] = {g.index: [] for g in readings}
     for rank in ranks:
         index = assumed_gpu(rank, readings)
         if index in assumed:
             assumed[index].append(rank.rank)
-    return {index: (tuple(sorted(found)), "environment") for index, found in assumed.items()}
+    return {index: tuple(sorted(found)) for index, found in assumed.items()}
 
 
 def assumed_gpu(rank: RankProcess, readings: Sequence[GpuReading]) -> int | None:

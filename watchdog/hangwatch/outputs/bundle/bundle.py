@@ -9,7 +9,6 @@ May import the model and the other outputs. Layout, JSON of the model's structs 
                           /stacks.jsonl            one line per stack, deepest frame first, referred to by the ranks
                           /stacks.txt              the merged tree of the last main-thread stacks
                           /native_stacks.txt       that of all threads with native frames, where they were asked for
-                          /stacks.speedscope.json  the same plus each rank's stacks, for speedscope
                           /report.html             the incident as one self-contained page
                           /training.json           what training logged, for silent failures
 
@@ -51,7 +50,6 @@ from hangwatch.model.transforms.packing import (
     unpack_rank,
 )
 from hangwatch.outputs.bundle.files import encode, encode_line, write_files
-from hangwatch.outputs.bundle.speedscope import encode_speedscope
 from hangwatch.outputs.html.incident import render_report
 from hangwatch.outputs.stack_tree import merge_main_stacks, merge_native_stacks, render_tree
 
@@ -156,7 +154,6 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
         if any(rank.native is not None for rank in capture.ranks):
             native = render_tree(merge_native_stacks(capture))
             yield "native_stacks.txt", [_text(name_guests(native, names_of(capture)))]
-        yield "stacks.speedscope.json", [encode_speedscope(incident, capture)]
         yield "report.html", [_text(render_report(incident, capture, tree))]
     else:
         yield "report.html", [_text(render_report(incident, _stored(folder)))]

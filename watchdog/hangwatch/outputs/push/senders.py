@@ -26,12 +26,11 @@ from hangwatch.model.receivers import RECEIVER_KINDS
 from hangwatch.outputs.briefing import Links
 from hangwatch.outputs.metrics.view import ReceiverMetrics
 from hangwatch.outputs.push.audit import record_notified, was_notified
-from hangwatch.outputs.push.complaints import Complaints
 from hangwatch.outputs.push.notifications import RECEIVERS, Notification, message_of
 from hangwatch.outputs.push.otlp.endpoint import OtlpEndpoint, OtlpError, check_installed
 from hangwatch.outputs.push.outbox import Outbox
 from hangwatch.outputs.push.services import ServiceError, open_service, scheme_of
-from hangwatch.outputs.push.transports import ACCEPTED, Attempt, Blocking, Http, Transport
+from hangwatch.outputs.push.transports import ACCEPTED, Attempt, Blocking, Complaints, Http, Transport
 
 log = logging.getLogger("hangwatch")
 

@@ -1,12 +1,12 @@
 """Delivers a notification to a receiver and says how that went: our own POST, or a blocking library in its own thread.
 
-May import aiohttp and the other files of this folder. Nothing here logs; an answer says why it failed, without the
-URL.
+May import aiohttp and the other files of this folder. An answer says why it failed, without the URL.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +16,8 @@ import aiohttp
 
 from hangwatch import __version__
 from hangwatch.outputs.push.notifications import Notification, Receiver, utc_now
+
+log = logging.getLogger("hangwatch")
 
 #: Time limit of one attempt, for every kind of receiver.
 TIMEOUT_S = 10.0
@@ -44,6 +46,20 @@ def judge_status(status: int, wait_s: float | None = None) -> Attempt:
     if status >= 500 or status in _TRY_AGAIN:
         return Attempt("later", f"answered with status {status}; retrying", wait_s)
     return Attempt("refused", f"rejected the notification with status {status}; check the URL and its token")
+
+
+class Complaints:
+    """Logs each new reason once, not once per attempt. ``name``: the receiver's name without secrets."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._last = ""
+
+    def hear(self, answer: Attempt) -> None:
+        """Log the reason of a failed attempt if it is new; an accepted attempt has none."""
+        if answer.why and answer.why != self._last:
+            log.warning("%s %s", self._name, answer.why)
+        self._last = answer.why
 
 
 class Transport(Protocol):

@@ -38,7 +38,6 @@ _FILES = {
     "incident.json": "application/json",
     "stacks.txt": "text/plain",
     "native_stacks.txt": "text/plain",
-    "stacks.speedscope.json": "application/json",
 }
 #: From an incident and a cause to the root of the agent.
 _ROOT = "../"

@@ -13,7 +13,7 @@ import msgspec
 
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.discovery.rank_environment import pick_variables
-from hangwatch.sources.proc.files import is_same_start, read_small, read_stat, read_whole
+from hangwatch.sources.proc.files import is_same_start, parse_inner_pid, read_small, read_stat, read_whole
 
 #: Variables of NCCL 2.30 (``src/ras``), of torch 2.4 to 2.13 (``ProcessGroupNCCL.hpp``, ``FlightRecorder.cpp``,
 #: ``elastic/control_plane.py``) and of the CUDA runtime.
@@ -64,7 +64,7 @@ def read_rank_process(identity: RankIdentity) -> RankProcess:
         return RankProcess(identity, pid, {}, alive=False)
     environ = read_whole(f"/proc/{pid}/environ", _ENVIRON_LIMIT_BYTES) or b""
     status = read_small(f"/proc/{pid}/status", 8192) or b""
-    inner, uid = parse_namespace_pid(status), parse_uid(status)
+    inner, uid = parse_inner_pid(status), parse_uid(status)
     return RankProcess(identity, inner or pid, pick_variables(environ, _NAMES, _LONGEST_VALUE), uid)
 
 
@@ -74,15 +74,6 @@ def parse_uid(status: bytes) -> int | None:
         if line.startswith(b"Uid:"):
             fields = line.split()
             return int(fields[2]) if len(fields) > 2 and fields[2].isdigit() else None
-    return None
-
-
-def parse_namespace_pid(status: bytes) -> int | None:
-    """Return the pid in the innermost namespace: the last ``NSpid`` of ``/proc/PID/status`` (proc(5), Linux 4.1 on)."""
-    for line in status.splitlines():
-        if line.startswith(b"NSpid:"):
-            last = line.split()[-1]
-            return int(last) if last.isdigit() else None
     return None
 
 

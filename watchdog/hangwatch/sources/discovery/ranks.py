@@ -331,11 +331,6 @@ class RankFinder:
         return (Gap("discovery", reason, hint="run the agent as the job's user or as root"),)
 
 
-def find_ranks(root: int | None = None, beats: Mapping[int, Beat] = _NO_BEATS) -> Discovery:
-    """Return the jobs and ranks of one look; to look every second, use ``RankFinder``."""
-    return RankFinder().find(root, beats)
-
-
 def _may_be_rank(process: KnownProcess, beat: Beat | None) -> bool:
     """True for a Python process with a beat or a claim to a rank that is no launcher and was not started by a rank."""
     if process.pid == os.getpid() or process.launcher is not None:

@@ -87,7 +87,7 @@ def read_content(content: Content) -> bytes:
     """Return the decompressed bytes of one file. Raises OSError, ``ArchiveError``."""
     if content.data is not None:
         return content.data
-    with _open(Path(content.file or "")) as stream:
+    with open_regular(Path(content.file or "")) as stream:
         limit_bytes = MAX_CONTENT_BYTES if content.packed_bytes is None else unpacked_limit_bytes(content.packed_bytes)
         return read_compressed(stream, _peek(stream), limit_bytes)
 
@@ -109,8 +109,8 @@ def _natural(name: str) -> tuple[int, str]:
     return (len(name), name)
 
 
-def _open(file: Path) -> IO[bytes]:
-    """Open a regular file for reading; reading a FIFO or a device might never end. Raises OSError."""
+def open_regular(file: Path) -> IO[bytes]:
+    """Return a regular file, open for reading; reading a FIFO or a device might never end. Raises OSError."""
     stream = os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
@@ -131,7 +131,7 @@ def _look_into(file: Path, name: str, *, given: bool) -> Iterator[Content | Asid
     torch's checkpoints are zip archives too.
     """
     try:
-        with _open(file) as stream:
+        with open_regular(file) as stream:
             head = _peek(stream)
             size = os.fstat(stream.fileno()).st_size
             if is_zip(head) and (given or name.lower().endswith(".zip")):

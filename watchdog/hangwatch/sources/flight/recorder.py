@@ -31,7 +31,6 @@ _SOURCE = "flight recorder"
 _ENTRIES_LIMIT = 200_000
 #: The first torch that records what Gloo does.
 _GLOO_IS_RECORDED = (2, 10)
-_LIBRARY = re.compile(r"\d{1,4}(?:\.\d{1,5}){1,3}")
 
 
 def parse_flight(
@@ -66,7 +65,6 @@ def parse_flight(
     settled = parsed.settle({one.group.name: one.completed for one in progress if status is not None})
     progress = [_mark(one, one.group.name in parsed.mixed) for one in progress]
     version = dump.get("version")
-    library = dump.get("comm_lib_version", dump.get("nccl_version"))
     return FlightRecord(
         at_ns=at_ns,
         source=source,
@@ -77,7 +75,6 @@ def parse_flight(
         whole=status is not None or not wrapped,
         newest_ns=parsed.newest_ns,
         completions=parsed.completions() if columns else (),
-        library=library if isinstance(library, str) and _LIBRARY.fullmatch(library) else "",
     )
 
 
@@ -150,7 +147,6 @@ def merge_flights(records: Sequence[FlightRecord]) -> FlightRecord:
         progress=tuple(_mark(one, one.group in twice) for one in progress),
         dropped=sum(record.dropped for record in records),
         whole=all(record.whole for record in records),
-        library=next((record.library for record in records if record.library), ""),
     )
 
 

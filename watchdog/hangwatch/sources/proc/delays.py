@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hangwatch.sources.proc.blocking import read_syscall
 from hangwatch.sources.proc.files import read_small, read_stat
-from hangwatch.sources.proc.samples import parse_cgroups
+from hangwatch.sources.proc.samples import read_cgroup
 
 _READS = frozenset(
     {
@@ -22,7 +22,7 @@ _READS = frozenset(
     }
 )  # fmt: skip
 _CPU_ROOTS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct")
-_UNIFIED = "/sys/fs/cgroup"
+_UNIFIED = ("/sys/fs/cgroup",)
 _MOST_DIGITS = len(str(2**64))
 
 
@@ -91,13 +91,8 @@ def parse_queued_ns(data: bytes) -> int | None:
 
 def read_throttled_ns(pid: int) -> int | None:
     """Return for how long the cgroup of a process has been throttled, in ns; None if that is not visible here."""
-    paths = parse_cgroups(read_small(f"/proc/{pid}/cgroup") or b"")
-    for path, roots in ((paths.get(""), (_UNIFIED,)), (paths.get("cpu"), _CPU_ROOTS)):
-        for root in roots if path is not None and "/.." not in path else ():
-            found = parse_throttled_ns(read_small(f"{root}{path}/cpu.stat", 4096) or b"")
-            if found is not None:
-                return found
-    return None
+    stats = read_cgroup(pid, ("", _UNIFIED, "cpu.stat"), ("cpu", _CPU_ROOTS, "cpu.stat"))
+    return next((found for data in stats if (found := parse_throttled_ns(data)) is not None), None)
 
 
 def parse_throttled_ns(data: bytes) -> int | None:

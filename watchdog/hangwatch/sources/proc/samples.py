@@ -69,20 +69,24 @@ def parse_cgroups(data: bytes) -> dict[str, str]:
     return paths
 
 
-def is_frozen(pid: int) -> bool:
-    """True if the process is in a frozen cgroup; False also if that is not visible (another cgroup namespace)."""
+def read_cgroup(pid: int, *files: tuple[str, tuple[str, ...], str]) -> Iterator[bytes]:
+    """Yield the content of files of a process's cgroups, each given by controller, roots and name.
+
+    Files that are not visible (another cgroup namespace) are left out.
+    """
     paths = parse_cgroups(read_small(f"/proc/{pid}/cgroup") or b"")
-    for path, roots, file, mark in (
-        (paths.get("freezer"), _V1_ROOTS, "freezer.state", (b"FROZEN", b"FREEZING")),
-        (paths.get(""), _V2_ROOTS, "cgroup.events", (b"frozen 1",)),
-    ):
-        if path is None or path == "/" or "/.." in path:
-            continue
-        for root in roots:
-            data = read_small(f"{root}{path}/{file}", 512)
-            if data is not None and any(word in data for word in mark):
-                return True
-    return False
+    for controller, roots, name in files:
+        path = paths.get(controller)
+        for root in roots if path is not None and "/.." not in path else ():
+            data = read_small(f"{root}{path}/{name}", 4096)
+            if data is not None:
+                yield data
+
+
+def is_frozen(pid: int) -> bool:
+    """True if the process is in a frozen cgroup; False also if that is not visible."""
+    states = read_cgroup(pid, ("freezer", _V1_ROOTS, "freezer.state"), ("", _V2_ROOTS, "cgroup.events"))
+    return any(mark in data for data in states for mark in (b"FROZEN", b"FREEZING", b"frozen 1"))
 
 
 GONE = "gone"
@@ -173,10 +177,11 @@ def parse_io(data: bytes) -> int | None:
         return None
 
 
-def read_wait_channel(pid: int) -> str | None:
-    """Return the kernel function the main thread waits in; None if it runs or the kernel does not tell."""
-    channel = (read_small(f"/proc/{pid}/wchan", 256) or b"").decode(errors="replace").strip()
-    return None if channel in {"", "0"} else channel
+def read_wait_channel(pid: int, thread: int | None = None) -> str | None:
+    """Return the kernel function a thread (default: the main one) waits in; None if it runs or the kernel does not tell."""
+    channel = read_small(f"/proc/{pid}/task/{pid if thread is None else thread}/wchan", 256) or b""
+    text = channel.decode(errors="replace").strip()
+    return None if text in {"", "0"} else text
 
 
 def find_descendants(pid: int) -> tuple[int, ...]:

@@ -5,13 +5,12 @@ Needed where nothing else tells which processes talk to each other: processes of
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hangwatch.sources.proc.files import read_link, read_whole
+from hangwatch.sources.proc.files import list_folder, read_link, read_whole
 
 _LISTEN = "0A"
 _ESTABLISHED = "01"
@@ -73,11 +72,7 @@ def listening_sockets(pid: int) -> list[TcpSocket]:
 def read_descriptors(pid: int, limit: int = 4096) -> Iterator[tuple[int, str]]:
     """Yield a process's descriptor numbers and their targets; nothing if unreadable."""
     folder = f"/proc/{pid}/fd"
-    try:
-        names = os.listdir(folder)  # noqa: PTH208 - names are wanted, and nothing is cheaper
-    except OSError:
-        return
-    for name in names[:limit]:
+    for name in list_folder(folder)[:limit]:
         target = read_link(f"{folder}/{name}")
         if target is not None and name.isdigit():
             yield int(name), target

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from hangwatch.model.processes import ThreadSample
 from hangwatch.sources.proc.blocking import find_blocked_on, read_sleep_left, read_syscall
 from hangwatch.sources.proc.files import list_folder, parse_inner_pid, parse_stat, parse_switches, read_small
-from hangwatch.sources.proc.samples import parse_io
+from hangwatch.sources.proc.samples import parse_io, read_wait_channel
 from hangwatch.sources.proc.semaphores import on_shared_futex
 from hangwatch.sources.proc.syscalls import LOCKING, ON_EPOLL, ON_POLL, READING, WRITING, SystemCall
 
@@ -76,7 +76,6 @@ def _sample(pid: int, thread: int, number: int, relatives: Collection[int]) -> T
     stat = parse_stat(read_small(f"{folder}/stat", 2048) or b"")
     if stat is None:
         return None
-    channel = (read_small(f"{folder}/wchan", 256) or b"").decode(errors="replace").strip()
     call = read_syscall(pid, number)
     return ThreadSample(
         os_thread_id=thread,
@@ -84,7 +83,7 @@ def _sample(pid: int, thread: int, number: int, relatives: Collection[int]) -> T
         cpu_s=stat.cpu_s,
         io_bytes=parse_io(read_small(f"{folder}/io", 1024) or b""),
         switches=parse_switches(read_small(f"{folder}/status", 8192) or b""),
-        wait_channel=None if channel in {"", "0"} else channel,
+        wait_channel=read_wait_channel(pid, number),
         syscall=call.name if call else None,
         blocked_on=find_blocked_on(pid, call, (stat.parent, *relatives)),
         sleep_left_s=read_sleep_left(pid, call),

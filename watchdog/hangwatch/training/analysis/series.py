@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 
 import msgspec
@@ -32,22 +31,17 @@ def precedence(source: str) -> int:
 def merge(one: LoggedStep, other: LoggedStep) -> LoggedStep:
     """Return one step from two reports of it; of two by the same source the later one counts."""
     first, second = (other, one) if precedence(other.source) <= precedence(one.source) else (one, other)
-    others = dict(first.others)
     values: dict[str, object] = {}
     texts = dict(second.texts)
     for name in VALUES:
         known = getattr(first, name)
         if known is None and (value := getattr(second, name)) is not None:
             values[name] = value
-            if second.source_of(name) != first.source:
-                others[name] = second.source_of(name)
         elif known is not None:
             texts.pop(name, None)
     rank = first.rank if first.rank is not None else second.rank
     at_ns = min(one.at_ns, other.at_ns)
-    return msgspec.structs.replace(
-        first, **values, rank=rank, at_ns=at_ns, texts={**texts, **first.texts}, others=others
-    )
+    return msgspec.structs.replace(first, **values, rank=rank, at_ns=at_ns, texts={**texts, **first.texts})
 
 
 class SeriesBuilder:
@@ -60,8 +54,6 @@ class SeriesBuilder:
     def __init__(self, last_kept: int = LAST_KEPT) -> None:
         self.runs = 1
         self._last_kept = last_kept
-        self._dropped = 0
-        self.sources: dict[str, None] = {}
         self._steps: dict[int, LoggedStep] = {}
         self._sorted = True
         self._last: dict[str, int] = {}
@@ -106,7 +98,6 @@ class SeriesBuilder:
         return msgspec.structs.replace(entry, step=count, texts={**entry.texts, "step": COUNTED})
 
     def _put(self, entry: LoggedStep, step: int) -> None:
-        self.sources.setdefault(entry.source)
         known = self._steps.get(step)
         if known is None and self._steps and self._sorted:
             self._sorted = next(reversed(self._steps)) < step
@@ -122,11 +113,6 @@ class SeriesBuilder:
             kept = tuple(self._steps.values())
             return (*kept[:FIRST_KEPT], *kept[-self._last_kept :])
         return tuple(self._steps.values())
-
-    @property
-    def left_out(self) -> int:
-        """How many steps of this run are not in ``steps()``."""
-        return self._dropped + max(0, len(self._steps) - FIRST_KEPT - self._last_kept)
 
     def _is_current(self, source: str, step: int) -> bool:
         """True if a step belongs to the present run. Begins a new run if the best source goes back."""
@@ -149,7 +135,7 @@ class SeriesBuilder:
         self._last.clear()
         self._counts.clear()
         self._epochs.clear()
-        self._sorted, self._dropped = True, 0
+        self._sorted = True
 
     def _sort(self) -> None:
         if not self._sorted:
@@ -161,7 +147,6 @@ class SeriesBuilder:
         numbers = list(self._steps)
         for number in numbers[FIRST_KEPT : -self._last_kept]:
             del self._steps[number]
-            self._dropped += 1
 
 
 class Pace:
@@ -215,10 +200,8 @@ def make_series(
         ranks=tuple(RankSteps(rank, steps) for rank in ranked[1:] if (steps := builders[rank].steps())),
         setups=tuple(setups[rank] for rank in sorted(setups)),
         reached={rank: pace.step for rank, pace in sorted(paces.items()) if pace.step is not None},
-        steps_per_s={rank: speed for rank, pace in sorted(paces.items()) if (speed := pace.per_s(at_ns)) is not None},
-        sources=tuple(dict.fromkeys(source for builder in builders.values() for source in builder.sources)),
-        left_out=sum(builder.left_out for rank, builder in builders.items() if rank in {main, None}),
         runs=max((builder.runs for rank, builder in builders.items() if rank in {main, None}), default=1),
+        steps_per_s={rank: speed for rank, pace in sorted(paces.items()) if (speed := pace.per_s(at_ns)) is not None},
     )
 
 
@@ -236,9 +219,3 @@ def _join(own: tuple[LoggedStep, ...], unranked: tuple[LoggedStep, ...]) -> tupl
         known = merged.get(step.step)
         merged[step.step] = merge(known, step) if known is not None else step
     return tuple(merged[number] for number in sorted(merged, key=lambda number: number or 0))
-
-
-def _kind(value: float | None) -> str:
-    if value is None:
-        return "none"
-    return "nan" if math.isnan(value) else "inf" if math.isinf(value) else "zero" if value == 0.0 else "finite"

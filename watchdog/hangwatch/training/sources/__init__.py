@@ -1,5 +1,5 @@
 """What a training says of itself: in the beats of its ranks, in its output, and in the files it writes anyway.
 
-``lines/formats.py`` is the registry of all known forms of lines; ``locate.py`` finds what a job writes, and
-``follow.py`` continues to read where it stopped. May import hangwatch.model, msgspec and the standard library.
+``lines.py`` has all known forms of lines; ``live_outputs.py`` finds what a job writes, and ``follow.py`` continues to
+read where it stopped. May import hangwatch.model, msgspec and the standard library.
 """

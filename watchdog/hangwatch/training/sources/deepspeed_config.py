@@ -1,4 +1,4 @@
-"""DeepSpeed's configuration as it was given to a rank: a file, JSON or base64, named by its command line or environment.
+"""DeepSpeed's configuration as it was given to a rank, or as DeepSpeed prints it into its log.
 
 May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. The probe knows better
 what the engine really uses; this is for a rank without the probe.
@@ -7,6 +7,12 @@ A configuration is what ``DeepSpeedConfig`` takes (``runtime/config.py``, 0.19.8
 ``HfDeepSpeedConfig`` (``utils/deepspeed.py``, 1.15): a path, a JSON object, or the urlsafe base64 of either.
 accelerate's own YAML reaches its ranks as ``ACCELERATE_DEEPSPEED_*`` (``utils/launch.py``), so their environment is
 read instead of the YAML. Values that are ``auto`` are filled in by the reader of the file: None here.
+
+When an engine is made, DeepSpeed 0.9.5 to 0.19.8 prints its version (``__init__.py``: ``DeepSpeed info: version=0.14.4,
+git-hash=...``) and every attribute of the configuration in force (``runtime/config.py``, ``DeepSpeedConfig.print``)::
+
+    [INFO] [config.py:1003:print]   zero_config .................. stage=2 contiguous_gradients=True ... overlap_comm=True ...
+    [INFO] [config.py:1003:print]   world_size ................... 8
 """
 
 from __future__ import annotations
@@ -21,7 +27,9 @@ import msgspec
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import DeepSpeedSettings
-from hangwatch.sources.proc.files import read_link, read_small, read_whole
+from hangwatch.sources.discovery.rank_environment import pick_variables
+from hangwatch.sources.proc.files import read_arguments, read_link, read_small, read_whole
+from hangwatch.training.sources.lines import parse_count, parse_number
 
 _SOURCE = "DeepSpeed configuration"
 #: ``--deepspeed`` and ``--ds``: transformers' and LLaMA-Factory's arguments; the others: DeepSpeed's own and accelerate's.
@@ -44,8 +52,8 @@ def read_deepspeed_config(pid: int, version: str | None = None) -> DeepSpeedSett
 
     ``version``: DeepSpeed's, for its defaults.
     """
-    arguments = [a.decode(errors="replace") for a in (read_whole(f"/proc/{pid}/cmdline", 1 << 20) or b"").split(b"\0")]
-    environment = parse_environment(read_whole(f"/proc/{pid}/environ", 1 << 20) or b"")
+    arguments = read_arguments(pid)
+    environment = pick_variables(read_whole(f"/proc/{pid}/environ", 1 << 20) or b"", _VARIABLES, 1 << 20)
     given = (
         find_given(arguments) or environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE") or _named_in_file(pid, arguments)
     )
@@ -93,16 +101,6 @@ def find_given(arguments: Sequence[str]) -> str | None:
         if value and not value.startswith("-"):
             found = value
     return found
-
-
-def parse_environment(data: bytes) -> dict[str, str]:
-    """Return the variables of ``/proc/PID/environ`` in which accelerate passes its configuration; others are dropped."""
-    pairs = (item.partition(b"=") for item in data.split(b"\0"))
-    return {
-        key: value.decode(errors="replace")
-        for name, _, value in pairs
-        if (key := name.decode(errors="replace")) in _VARIABLES
-    }
 
 
 def _named_in_file(pid: int, arguments: Sequence[str]) -> str | None:
@@ -158,16 +156,9 @@ def parse_deepspeed_config(config: object, source: str, version: str | None = No
         stage=stage,
         overlap_comm=overlap,
         reduce_bucket_size=_bucket(zero, "reduce_bucket_size"),
-        allgather_bucket_size=_bucket(zero, "allgather_bucket_size"),
-        contiguous_gradients=True if zero.get("contiguous_gradients") is None else _flag(zero, "contiguous_gradients"),
         dtype=dtype,
         check_grad_overflow=_check(config, dtype, parse_release(version)),
-        communication_data_type=_text(config, "communication_data_type"),
-        gradient_clipping=_number(config, "gradient_clipping"),
         gradient_accumulation_steps=_whole(config, "gradient_accumulation_steps"),
-        batch=_whole(config, "train_micro_batch_size_per_gpu"),
-        offload_optimizer=_device(zero, "offload_optimizer"),
-        offload_param=_device(zero, "offload_param"),
     )
 
 
@@ -208,26 +199,61 @@ def _flag(config: Mapping[str, object], name: str) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _number(config: Mapping[str, object], name: str) -> float | None:
-    value = config.get(name)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
 def _whole(config: Mapping[str, object], name: str) -> int | None:
-    value = _number(config, name)
-    return int(value) if value is not None and abs(value) < 2**63 else None
+    value = config.get(name)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return int(value) if abs(value) < 2**63 else None
 
 
 def _bucket(config: Mapping[str, object], name: str) -> int | None:
-    """Return the size of a bucket in elements (DeepSpeed's default is 5e8 for both); None if not known."""
+    """Return the size of a bucket in elements (DeepSpeed's default is 5e8); None if not known."""
     return 500_000_000 if config.get(name) is None else _whole(config, name)
 
 
-def _text(config: Mapping[str, object], name: str) -> str | None:
-    value = config.get(name)
-    return value if isinstance(value, str) and value != "auto" else None
+_VERSION = re.compile(rb"DeepSpeed info: version=(\d[\w.+-]{0,40})")
+_ATTRIBUTE = re.compile(rb"\[config\.py:\d{1,6}:print\]\s{1,4}(\w{1,60}) \.{0,40} ([^\r\n]{1,4000})")
+_PART = re.compile(r"(\w+)=(?:<\w+\.\w+: )?([^\s<>,)]+)")
+_FLAGS = {"True": True, "False": False}
 
 
-def _device(config: Mapping[str, object], name: str) -> str | None:
-    device = _text(_object(config, name), "device")
-    return None if device == "none" else device
+class DeepSpeedWords(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``version``: as DeepSpeed prints it. ``settings``: None if it printed no configuration."""
+
+    version: str | None = None
+    world_size: int | None = None
+    settings: DeepSpeedSettings | None = None
+
+
+def parse_deepspeed_words(log: bytes) -> DeepSpeedWords:
+    """Return what the last engine created in this part of a log says of itself."""
+    versions = _VERSION.findall(log)
+    said = {name.decode(): value.decode("utf-8", "replace").strip() for name, value in _ATTRIBUTE.findall(log)}
+    return DeepSpeedWords(
+        version=versions[-1].decode() if versions else None,
+        world_size=parse_count(said.get("world_size", "")),
+        settings=_printed_settings(said) if "zero_config" in said else None,
+    )
+
+
+def _printed_settings(said: Mapping[str, str]) -> DeepSpeedSettings:
+    zero = dict(_PART.findall(said["zero_config"]))
+    names = {"bf16": "bfloat16_config", "fp16": "float16_config"}
+    halves = {dtype: dict(_PART.findall(said.get(name, ""))) for dtype, name in names.items()}
+    enabled = {
+        "bf16": halves["bf16"].get("enabled") or said.get("bfloat16_enabled"),
+        "fp16": halves["fp16"].get("enabled") or said.get("fp16_enabled"),
+    }
+    dtype = next(
+        (name for name, value in enabled.items() if value == "True"), "fp32" if any(enabled.values()) else None
+    )
+    bucket = parse_number(zero.get("reduce_bucket_size", ""))
+    return DeepSpeedSettings(
+        source="log",
+        stage=parse_count(zero.get("stage", "")),
+        overlap_comm=_FLAGS.get(zero.get("overlap_comm", "")),
+        reduce_bucket_size=int(bucket) if bucket is not None and abs(bucket) < 2**63 else None,
+        dtype=dtype,
+        check_grad_overflow=True if dtype == "fp16" else _FLAGS.get(halves["bf16"].get("check_grad_overflow", "")),
+        gradient_accumulation_steps=parse_count(said.get("gradient_accumulation_steps", "")),
+    )

@@ -19,16 +19,15 @@ from typing import NamedTuple, Protocol
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import LoggedStep
-from hangwatch.sources.proc.files import read_small, read_whole
+from hangwatch.sources.proc.files import read_arguments, read_link, read_small
+from hangwatch.sources.proc.sockets import read_descriptors
 from hangwatch.training.sources.follow import Follower
 from hangwatch.training.sources.names import parse_output_name
 from hangwatch.training.sources.stream import LogStream
 from hangwatch.training.sources.tensorboard import EventStream
 from hangwatch.training.sources.trainer_state import parse_trainer_state
 
-_DESCRIPTORS_LIMIT = 2048
 _CONFIG_LIMIT_BYTES = 1 << 18
-_COMMAND_LIMIT_BYTES = 1 << 16
 _WRITING = os.O_WRONLY | os.O_RDWR
 _NAMES = re.compile(r"(?:\.log|\.jsonl|\.out|\.err)$|events\.out\.tfevents\.")
 _OPTIONS = ("--output_dir", "--output-dir", "--logging_dir", "--logging-dir")
@@ -45,17 +44,11 @@ class WrittenFile(NamedTuple):
 
 def find_open_files(pid: int) -> Iterator[WrittenFile]:
     """Yield regular files that a process has open for writing and that may tell of training; none if not visible."""
-    folder = f"/proc/{pid}/fd"
-    try:
-        descriptors = sorted((int(name) for name in os.listdir(folder)), key=int)[:_DESCRIPTORS_LIMIT]  # noqa: PTH208
-    except OSError:
-        return
-    for descriptor in descriptors:
+    for descriptor, path in sorted(read_descriptors(pid)):
+        if not path.startswith("/") or (descriptor not in (1, 2) and not _NAMES.search(path)):
+            continue
         try:
-            path = os.readlink(f"{folder}/{descriptor}")  # noqa: PTH115
-            if not path.startswith("/") or (descriptor not in (1, 2) and not _NAMES.search(path)):
-                continue
-            status = os.stat(f"{folder}/{descriptor}")  # noqa: PTH116
+            status = Path(f"/proc/{pid}/fd/{descriptor}").stat()
         except OSError:
             continue
         flags = _read_flags(pid, descriptor)
@@ -68,13 +61,12 @@ def find_directories(pid: int, configured: Iterable[str | None]) -> tuple[Path, 
 
     Those that its settings (``configured``), its command line, or a YAML file named there give.
     """
-    try:
-        home = Path(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115
-    except OSError:
+    cwd = read_link(f"/proc/{pid}/cwd")
+    if cwd is None:
         return ()
+    home = Path(cwd)
     found = [name for name in configured if name]
-    command = read_whole(f"/proc/{pid}/cmdline", _COMMAND_LIMIT_BYTES) or b""
-    arguments = [os.fsdecode(word) for word in command.split(b"\0")]
+    arguments = read_arguments(pid)
     for position, argument in enumerate(arguments):
         option, equals, value = argument.partition("=")
         if option in _OPTIONS:

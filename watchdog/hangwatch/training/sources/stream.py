@@ -1,6 +1,6 @@
 """Turns growing output into logged steps: bytes in, steps out, whatever the bytes are. Pure, bounded in memory and time.
 
-Lines end with a newline or a carriage return (progress bars). Only lines with one of ``formats.NEEDLES`` are decoded.
+Lines end with a newline or a carriage return (progress bars). Only lines with one of ``lines.NEEDLES`` are decoded.
 If a part of the output has too many of them, an evenly spread sample is read, including the last one. A line longer
 than ``LINE_LIMIT_BYTES`` is no log line and is skipped.
 """
@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from hangwatch.model.telemetry import LoggedStep
-from hangwatch.training.sources.lines.formats import NEEDLES, parse_line
+from hangwatch.training.sources.lines import NEEDLES, parse_line
 
 LINE_LIMIT_BYTES = 16 << 10
 #: How large pieces of output are (what fits into a processor's cache is searched several times faster), and how many lines

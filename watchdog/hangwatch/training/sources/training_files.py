@@ -18,8 +18,13 @@ import msgspec
 
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep
 from hangwatch.sources.dumps.archives import ArchiveError, compression_of, open_compressed
-from hangwatch.training.sources.deepspeed_config import DeepSpeedConfigError, parse_deepspeed_config
-from hangwatch.training.sources.lines.deepspeed_config import DeepSpeedWords, parse_deepspeed_words
+from hangwatch.sources.dumps.contents import open_regular
+from hangwatch.training.sources.deepspeed_config import (
+    DeepSpeedConfigError,
+    DeepSpeedWords,
+    parse_deepspeed_config,
+    parse_deepspeed_words,
+)
 from hangwatch.training.sources.names import parse_output_name
 from hangwatch.training.sources.stream import LogStream
 from hangwatch.training.sources.tensorboard import EventStream, masked_crc
@@ -76,7 +81,7 @@ def read_training_files(path: Path, progress: Progress) -> Iterator[TrainingFile
         if found is not None:
             yield found
         return
-    files = list(_walk(path, _NAMES))
+    files = list(_walk(path))
     for number, file in enumerate(files, 1):
         found = _read_file(file, file.relative_to(path).as_posix())
         progress(number, len(files))
@@ -89,13 +94,11 @@ def read_last_lines(path: Path) -> Iterator[tuple[int, str]]:
 
     Raises OSError if ``path`` itself cannot be read.
     """
-    files = [path] if not stat.S_ISDIR(path.stat().st_mode) else list(_walk(path, _NAMES))
+    files = [path] if not stat.S_ISDIR(path.stat().st_mode) else list(_walk(path))
     for file in files:
         try:
-            with os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
+            with open_regular(file) as stream:
                 status = os.fstat(stream.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    continue
                 head = stream.read(512)
                 stream.seek(max(0, status.st_size - _END_BYTES) if not compression_of(head) else 0)
                 data = open_compressed(stream, head).read(_END_BYTES)
@@ -124,7 +127,7 @@ def read_lone_config(path: Path) -> DeepSpeedSettings | None:
     return found[0] if len(found) == 1 else None
 
 
-def _walk(folder: Path, names: re.Pattern[str]) -> Iterator[Path]:
+def _walk(folder: Path) -> Iterator[Path]:
     seen = 0
     for here, folders, files in os.walk(folder):
         folders.sort()
@@ -132,7 +135,7 @@ def _walk(folder: Path, names: re.Pattern[str]) -> Iterator[Path]:
             seen += 1
             if seen > _MAX_FILES:
                 return
-            if names.search(name):
+            if _NAMES.search(name):
                 yield Path(here, name)
 
 

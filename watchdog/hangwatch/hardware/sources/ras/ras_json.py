@@ -46,7 +46,6 @@ class _Rank(msgspec.Struct):
     host: str
     pid: int
     status: _State
-    nvml_dev: int = -1
     collective_counts: dict[str, int] = {}
 
 
@@ -60,7 +59,6 @@ class _Missing(msgspec.Struct):
     host: str
     pid: int
     status: _MissingState
-    nvml_dev: int = -1
 
 
 class _Communicator(msgspec.Struct):
@@ -101,7 +99,6 @@ def _communicator(raw: _Communicator) -> Communicator:
             pid=r.pid,
             state=_state(r.status),
             error=_error(r.status),
-            gpu_index=r.nvml_dev if r.nvml_dev >= 0 else None,
             counts=r.collective_counts,
         )
         for r in raw.ranks
@@ -112,7 +109,6 @@ def _communicator(raw: _Communicator) -> Communicator:
             host=m.host,
             pid=m.pid,
             state="dead" if m.status.considered_dead else "unresponsive" if m.status.unresponsive else "gone",
-            gpu_index=m.nvml_dev if m.nvml_dev >= 0 else None,
         )
         for m in raw.missing_ranks
     ]
@@ -177,4 +173,4 @@ def _count_problems(communicator: Communicator, present: Sequence[CommunicatorRa
 def _problem(kind: str, communicator: Communicator, concerned: Sequence[CommunicatorRank], words: str) -> RasProblem:
     places = ", ".join(str(r.place) for r in concerned[:_NAMED]) + (", .." if len(concerned) > _NAMED else "")
     who = f"rank{'s' if len(concerned) > 1 else ''} {places} of communicator {communicator.id}"
-    return RasProblem(kind, f"{who}: {words}", communicator.id, tuple((r.host, r.pid) for r in concerned if r.pid >= 0))
+    return RasProblem(kind, f"{who}: {words}", tuple((r.host, r.pid) for r in concerned if r.pid >= 0))

@@ -50,6 +50,5 @@ def _problem(heading: re.Match[str], body: Sequence[str]) -> RasProblem:
     found = (m for line in body if (m := _PROCESS.search(line)) is not None)
     processes = tuple(dict.fromkeys((m["host"], int(m["pid"])) for m in found))
     more = f"; and {len(body) - _LINES_SHOWN} more lines" if len(body) > _LINES_SHOWN else ""
-    communicator = f"0x{heading['hash'].lstrip('0')}" if heading["hash"] else ""
-    whose = f"communicator {communicator}: " if communicator else ""
-    return RasProblem(heading["kind"].lower(), whose + "; ".join(body[:_LINES_SHOWN]) + more, communicator, processes)
+    whose = f"communicator 0x{heading['hash'].lstrip('0')}: " if heading["hash"] else ""
+    return RasProblem(heading["kind"].lower(), whose + "; ".join(body[:_LINES_SHOWN]) + more, processes)

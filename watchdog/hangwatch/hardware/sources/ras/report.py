@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import psutil
@@ -21,7 +21,7 @@ import psutil
 from hangwatch.hardware.sources.ras.ras_json import RasFormatError, parse_status_json
 from hangwatch.hardware.sources.ras.ras_text import parse_status_text
 from hangwatch.model.capture import Gap
-from hangwatch.model.devices import Absence, CommunicatorRank, NodeFacts, RasProblem, RasReport
+from hangwatch.model.devices import Absence, NodeFacts, RasReport
 from hangwatch.sources.discovery.rank_processes import RankProcess
 
 NAME = "nccl ras"
@@ -202,23 +202,9 @@ def map_ranks(report: RasReport, members: Sequence[RankProcess], hosts: frozense
     def known(pairs: Sequence[tuple[str, int]]) -> tuple[int, ...]:
         return tuple(sorted({r for host, pid in pairs if (r := find(host, pid)) is not None}))
 
+    replace = msgspec.structs.replace
     communicators = tuple(
-        msgspec.structs.replace(c, ranks=tuple(_with_rank(r, find) for r in c.ranks)) for c in report.communicators
+        replace(c, ranks=tuple(replace(r, rank=find(r.host, r.pid)) for r in c.ranks)) for c in report.communicators
     )
-    problems = tuple(
-        RasProblem(p.kind, p.says, p.communicator, p.processes, known(p.processes)) for p in report.problems
-    )
-    return RasReport(report.address, report.nccl_version, communicators, problems)
-
-
-def _with_rank(rank: CommunicatorRank, find: Callable[[str, int], int | None]) -> CommunicatorRank:
-    return CommunicatorRank(
-        rank.place,
-        rank.host,
-        rank.pid,
-        rank.state,
-        rank.error,
-        rank.gpu_index,
-        rank.counts,
-        find(rank.host, rank.pid),
-    )
+    problems = tuple(replace(p, ranks=known(p.processes)) for p in report.problems)
+    return replace(report, communicators=communicators, problems=problems)

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from prometheus_client import Metric
 
-from hangwatch.outputs.push.complaints import Complaints
 from hangwatch.outputs.push.otlp.endpoint import OtlpEndpoint
+from hangwatch.outputs.push.transports import Complaints
 
 #: The specification's default of OTEL_METRIC_EXPORT_INTERVAL, which is in milliseconds.
 _INTERVAL_MS = 60_000

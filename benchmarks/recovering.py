@@ -99,7 +99,7 @@ def main() -> None:
         num_attention_heads=2,
     )
     # In a step beyond the first checkpoint, which takes BATCH samples.
-    lost_sample = BATCH * random.randint(7, options.steps - 4) if checkpoint is None and RANK == 1 else 0
+    lost_sample = BATCH * random.randint(7, options.steps - 4) if checkpoint is None and RANK == 1 else 0  # noqa: S311
     pipe = folder / f"samples-{os.getpid()}"
     if lost_sample:
         os.mkfifo(pipe)

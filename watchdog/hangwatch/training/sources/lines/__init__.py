@@ -1,1 +1,0 @@
-"""Formats of logged lines: one file a library."""
