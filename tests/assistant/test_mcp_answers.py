@@ -75,7 +75,7 @@ async def test_every_tool_only_reads_and_says_what_it_answers(state: Path) -> No
     """A host may call them without asking: the hints say so, and results are typed."""
     async with Client(make_server(state, remote=False)) as client:
         tools = (await client.list_tools()).tools
-        assert len(tools) == 13
+        assert len(tools) == 12
         for tool in tools:
             assert tool.annotations.read_only_hint
             assert not tool.annotations.destructive_hint

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.sources.discovery.ranks import find_ranks
+from hangwatch.sources.discovery.ranks import RankFinder
 from hangwatch.sources.stacks.source_lines import SourceLines
 from support import Job, JobRunner, wait_for
 
@@ -57,7 +57,7 @@ def test_nobody_joins_the_job_of_another_user(start: Callable[..., Job]) -> None
     }
     own = {rank: start(ONE, RANK=str(rank), **job).pid for rank in (0, 1)}
     evil = start(TWO, RANK="1", **job)
-    found = {one.job.id: {rank.rank: rank.pid for rank in one.ranks} for one in find_ranks().jobs}
+    found = {one.job.id: {rank.rank: rank.pid for rank in one.ranks} for one in RankFinder().find().jobs}
     assert found["ones"] == own
     assert [ranks for name, ranks in found.items() if name != "ones" and evil.pid in ranks.values()] == [{1: evil.pid}]
 
@@ -89,7 +89,7 @@ def test_no_file_is_shown_that_the_ranks_user_may_not_read(start: Callable[..., 
     places = [(str(folder / name), 1) for name in names]
     found = {Path(file).name: line.text for (file, _), line in SourceLines().read(rank.pid, places).items()}
     assert found == {"open.py": "print('anybody')", "there.py": "print('anybody')"}
-    find_ranks()
+    RankFinder().find()
     rank.process.kill()
     rank.process.wait()
     found = {Path(file).name: line.text for (file, _), line in SourceLines().read(rank.pid, places).items()}
@@ -121,7 +121,7 @@ def test_source_of_a_process_of_the_agents_own_user_is_read_after_its_end(jobs: 
     (folder / "own.py").chmod(0o600)
     job = jobs.start([sys.executable, "-I", "-S", "-c", "print('up', flush=True); import time; time.sleep(3600)"])
     wait_for(lambda: "up" in job.stdout(), 20.0, "the process to be up")
-    find_ranks()
+    RankFinder().find()
     job.process.kill()
     job.process.wait()
     assert [line.text for line in SourceLines().read(job.pid, [(str(folder / "own.py"), 1)]).values()] == [
