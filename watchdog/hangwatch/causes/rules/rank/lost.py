@@ -14,7 +14,7 @@ from hangwatch.causes.evidence import at_call, at_kernel, at_process, at_stack
 from hangwatch.causes.match import Match
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ExitStatus
-from hangwatch.model.text import number_ranks, ranks_do
+from hangwatch.model.text import number_ranks, ranks_do, short_path
 
 #: How many ranks in the same trouble are shown: the first in full, the others in a line each.
 _SHOWN = 3
@@ -26,6 +26,12 @@ def _traceback(view: RankView) -> str | None:
     """Return the last line of the traceback in the rank's log, which says what was raised; None without a traceback."""
     lines = [line.strip() for line in view.capture.log_error if line.strip()]
     return lines[-1] if lines else None
+
+
+def _shorten(place: str) -> str:
+    """Return ``read (/home/u/train/data.py:27)``, as the probe writes it, with a short path."""
+    function, bracket, file = place.strip().partition(" (")
+    return f"{function}{bracket}{short_path(file)}"
 
 
 def _exited_with(end: ExitStatus | None, status: int) -> bool:
@@ -77,9 +83,10 @@ def raised(case: Case) -> Match | None:
         evidence = tuple(Evidence(rank, "exception", line.strip()) for line in shown_lines)
         shown = hook or last
         evidence += (Evidence(rank, "stack", where(shown)),) if shown else at_process(case, rank)
+        raised_in = f" in {_shorten(shown_lines[0])}" if len(shown_lines) == 2 else ""
         said = (
             f"Rank {rank} failed"
-            + (f" with {failed}" if failed else "")
+            + (f"{raised_in} with {failed}" if failed else "")
             + (", but its process still exists." if not view.gone else ".")
         )
         return Match("rank-raised", "certain", said, evidence, rank)
