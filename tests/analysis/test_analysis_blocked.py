@@ -9,9 +9,11 @@ from hangwatch.analysis.case import build_case
 from hangwatch.analysis.patience import Cadence, fixed_patience
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.collectives import Group
 from hangwatch.model.stacks import Block, Frame
-from worlds import rank, world
+from worlds import collective_frames, operation, rank, world
 
+PAIR = Group("0", (0, 1), "default_pg")
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch/utils"
 BATON = (
     Frame("FileBaton.wait", f"{TORCH}/file_baton.py", 50, "time.sleep(self.wait_seconds)"),
@@ -64,6 +66,20 @@ def test_a_lock_file_that_another_job_has_is_a_wait(owner: str, kind: str) -> No
     assert (verdict.kind, verdict.culprit_ranks) == (kind, (0, 1))
     assert verdict.cause is not None
     assert (path in verdict.cause.explanation) == bool(owner)
+
+
+@pytest.mark.parametrize("how", ["there", "elsewhere", "nobody"])
+def test_a_lock_that_a_waiting_rank_has_is_a_deadlock(how: str) -> None:
+    """Neither can go on: only who has the lock decides, and a pid of another node says nothing."""
+    holder = rank(0, (operation(0, PAIR, 1, "barrier", done=False),), collective_frames("barrier"))
+    if how == "elsewhere":
+        holder = msgspec.structs.replace(holder, identity=msgspec.structs.replace(holder.identity, node="node-1"))
+    owner = f" held by {holder.identity.pid} python" if how != "nobody" else ""
+    waiter = _on(_waking(rank(1, (), BATON, channel="hrtimer_nanosleep")), blocked_on=f"/srv/cache.lock{owner}")
+    verdict = diagnose(world(holder, waiter)).verdict
+    assert (verdict.kind, verdict.culprit_ranks) == ("stall", (1,))
+    assert verdict.cause is not None
+    assert verdict.cause.id == ("lock-deadlock" if how == "there" else "blocked-io")
 
 
 @pytest.mark.parametrize(

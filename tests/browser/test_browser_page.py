@@ -70,7 +70,7 @@ async def test_the_page_follows_a_real_hang(chromium: str, jobs: JobRunner, tmp_
         link = await tab.wait_for("document.querySelector('.incidents a')?.href")
         await tab.open(link)
         assert await tab.wait_for(_SUMMARY)
-        assert await tab.evaluate("document.querySelectorAll('.files a').length") == 4
+        assert await tab.evaluate("document.querySelectorAll('.files a').length") == 3
         assert tab.problems == []
         await tab.open(found[1])
         await tab.wait_for("document.querySelector('#connection').className === 'live'")

@@ -165,12 +165,15 @@ def test_the_agent_tells_receivers_itself(monitored: _Monitored) -> None:
 
 
 def test_every_query_of_the_dashboards_finds_data(monitored: _Monitored) -> None:
-    """No panel, annotation, variable or rule asks for what a hung job under watch does not give."""
+    """No panel, annotation, variable or rule asks for what a hung job under watch does not give.
+
+    What is served for a late rank only is left out (``test_e2e_slow.py``).
+    """
     job_id = monitored.incident().job.id
     values = {
         "cluster": ".*", "namespace": ".*", "job_id": job_id, "rank": "0", "__rate_interval": "30s", "__range": "10m",
     }  # fmt: skip
-    queries = list(panel_queries())
+    queries = [one for one in panel_queries() if "hangwatch_late_rank_" not in str(one)]
     assert len(queries) > 45
 
     def without_data() -> list[str]:

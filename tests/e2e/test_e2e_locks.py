@@ -1,4 +1,4 @@
-"""A job that waits for another one's lock file: as long as somebody has it, that is a wait; one that nobody has is a hang."""
+"""A job that waits for a lock file: as long as another job has it, that is a wait; one that nobody has is a hang."""
 
 from __future__ import annotations
 
@@ -53,3 +53,15 @@ def test_a_lock_that_nobody_has_is_a_hang(jobs: JobRunner, tmp_path: Path) -> No
     found = read_incident(bundle).verdict
     assert (found.kind, found.culprit_ranks) == ("stall", (0, 1))
     assert [one.action for one in read_audit(bundle).actions] == ["stop"]
+
+
+def test_a_lock_that_a_rank_keeps_through_a_collective_is_a_deadlock(jobs: JobRunner, tmp_path: Path) -> None:
+    """The other rank needs the lock to come to that collective."""
+    (tmp_path / "cache").mkdir()
+    options = ("--stall-after", "3", "--act-after", "2", "--on-hang", "stop", "--state-dir", tmp_path / "state")
+    job = jobs.hangwatch("run", *options, "--", *torchrun(JOBS / "locking.py", str(tmp_path / "cache"), "across"))
+    assert job.wait(_LIMIT_S) == EXIT_STOPPED, job.stderr()
+    (bundle,) = find_bundles(tmp_path / "state")
+    found = read_incident(bundle).verdict
+    assert found.cause is not None
+    assert (found.kind, len(found.culprit_ranks), found.cause.id) == ("stall", 1, "lock-deadlock")

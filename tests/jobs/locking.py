@@ -1,6 +1,7 @@
 """Two ranks that need what another job may be making: both wait for its lock, as torch's extensions and datasets do.
 
 ``locking.py FOLDER baton|filelock``. Started without torchrun it has the lock itself, until ``FOLDER/made`` is there.
+``locking.py FOLDER across``: each rank takes the lock, and keeps it until all have come.
 """
 
 import os
@@ -34,7 +35,11 @@ def main() -> None:
     """Load it, and train a step."""
     folder, kind = sys.argv[1:]
     made = Path(folder) / "made"
-    if kind == "baton":
+    if kind == "across":
+        dist.init_process_group("gloo")
+        with FileLock(str(Path(folder) / "cache.lock")):
+            dist.barrier()
+    elif kind == "baton":
         load_extension(folder, made)
     else:
         with FileLock(str(Path(folder) / "cache.lock")):

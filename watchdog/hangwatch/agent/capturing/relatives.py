@@ -123,7 +123,7 @@ async def add_lock_holders(seen: _Seen) -> dict[int, ProcessSample]:
     """Return the process samples (by the rank's pid) of ranks that wait for a lock file, with who has that."""
     waiting = [pid for pid, (_, stack) in seen.items() if stack is not None and find_lock_file(stack.main_frames)]
     named = await asyncio.gather(*(read_paths(pid, timeout_s=_TIMEOUT_S) for pid in waiting))
-    holders = {paths: await asyncio.to_thread(find_lock_holder, paths, seen.keys()) for paths in set(named)}
+    holders = {paths: await asyncio.to_thread(find_lock_holder, paths, waiting, seen.keys()) for paths in set(named)}
     found = {}
     for pid, paths in zip(waiting, named, strict=True):
         held = holders[paths]

@@ -10,16 +10,19 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
-from hangwatch.sources.proc.blocking import access_mode
+from hangwatch.sources.proc.blocking import access_mode, has_locked
 from hangwatch.sources.proc.files import list_processes
 from hangwatch.sources.proc.sockets import read_descriptors
 
 
-def find_lock_holder(paths: Sequence[str], waiting: Collection[int]) -> tuple[str, int] | None:
+def find_lock_holder(
+    paths: Sequence[str], waiting: Collection[int], ranks: Collection[int] = ()
+) -> tuple[str, int] | None:
     """Return a file and the process that has it open: a lock, or else one that it writes into the folder of a lock.
 
     None where nobody does. ``paths``: what the waiting call names, the lock file or its folder. ``waiting``: processes that are
-    not looked at: whoever waits may open the file now and then, to see.
+    not looked at: whoever waits may open the file now and then, to see. ``ranks``: processes of which only a lock on the file
+    itself counts, since they may use it or its folder for other reasons.
     """
     named = frozenset(path for path in paths if path != "/")
     work: tuple[str, int] | None = None
@@ -27,6 +30,10 @@ def find_lock_holder(paths: Sequence[str], waiting: Collection[int]) -> tuple[st
         if pid == os.getpid() or pid in waiting:
             continue
         for descriptor, link in read_descriptors(pid):
+            if pid in ranks:
+                if link in named and has_locked(pid, descriptor):
+                    return link, pid
+                continue
             file = PurePosixPath(link)
             inside = str(file.parent) in named
             if link in named or (inside and "lock" in file.name):

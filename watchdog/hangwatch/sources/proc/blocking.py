@@ -269,6 +269,11 @@ def access_mode(pid: int, descriptor: int) -> bool | None:
     return None
 
 
+def has_locked(pid: int, descriptor: int) -> bool:
+    """True if a process has a lock on the file behind a descriptor (``lock:`` of ``/proc/PID/fdinfo``, proc(5))."""
+    return b"\nlock:" in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", 512) or b"")
+
+
 def _describe_peer(pid: int, inode: int) -> str:
     """Return the remote end of a TCP socket, or the port it listens on."""
     found: TcpSocket | None = next((entry for entry in read_tcp_sockets(pid) if entry.inode == inode), None)

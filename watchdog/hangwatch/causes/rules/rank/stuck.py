@@ -18,7 +18,7 @@ from hangwatch.causes.rules.rank.mutexes import at_mutexes, explain
 from hangwatch.causes.rules.rank.threads import awaited_connection
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import POLLS, SELECTS, SLEEPS, ProcessSample
-from hangwatch.model.stacks import ThreadStack
+from hangwatch.model.stacks import PROBE_THREAD, ThreadStack
 
 #: Kernel wait channels of a file system, a pipe or a device; those of sockets are below.
 _FILE_CHANNELS = re.compile(
@@ -178,7 +178,8 @@ def gil_held(case: Case) -> Match | None:
     """
     for rank, view in present_culprits(case):
         stacks = view.capture.stacks
-        holders = [next((t for t in s.threads if t.owns_gil), None) for s in stacks]
+        # What the probe's own thread waits for in torch's recorder, the rank waits for itself.
+        holders = [next((t for t in s.threads if t.owns_gil and t.name != PROBE_THREAD), None) for s in stacks]
         held = [h for h in holders if h is not None]
         same = len(held) >= 2 and len(held) == len(stacks) and len({(h.os_thread_id, _place(h)) for h in held}) == 1
         age = view.capture.beat_age_s
