@@ -81,14 +81,15 @@ def test_a_job_that_awaits_a_process_or_a_key_comes_to_its_end(
     importlib.util.find_spec("ray") is None, reason="Ray is no part of this environment: make test-long installs it"
 )
 def test_a_rollout_that_takes_long_is_a_warning(jobs: JobRunner, tmp_path: Path) -> None:
-    """Trainer 0 is in ``ray.get``, for more than twice the patience: it is named, and the job comes to its end."""
+    """Trainer 0 is in ``ray.get`` for more than twice the patience: it is named, or the actor that it awaits."""
     for _ in range(3):
         job = watch(jobs, tmp_path / "state", ROLLOUTS)
         if job.wait(180.0) == 0 or "timed out during startup" not in job.stderr():
             break  # Ray gives itself 30 s to start, which are too few on a busy machine (2.60, ray/_private/node.py)
     assert job.wait() == 0, job.stderr()
     incidents = [read_incident(bundle) for bundle in find_bundles(tmp_path / "state")]
-    assert {(one.verdict.kind, *named(one.verdict)) for one in incidents} <= {("straggler", "0")}
+    assert {one.verdict.kind for one in incidents} <= {"straggler"}
+    assert {name.partition("[")[0] for one in incidents for name in named(one.verdict)} <= {"0", "Generator.generate"}
     assert "about to end the job" not in job.stderr()
 
 

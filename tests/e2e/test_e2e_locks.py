@@ -64,4 +64,5 @@ def test_a_lock_that_a_rank_keeps_through_a_collective_is_a_deadlock(jobs: JobRu
     (bundle,) = find_bundles(tmp_path / "state")
     found = read_incident(bundle).verdict
     assert found.cause is not None
-    assert (found.kind, len(found.culprit_ranks), found.cause.id) == ("stall", 1, "lock-deadlock")
+    assert (found.kind, len(found.culprit_ranks), found.cause.id) == ("stall", 1, "blocked-io")
+    assert "neither can go on" in found.cause.explanation

@@ -91,7 +91,6 @@ RULES: tuple[Rule, ...] = (
     paths.ranks_diverged,
     requests.waits_for_request,
     cycles.request_cycle,
-    cycles.locked_by_a_waiter,
     serving.engine_stalled,
     serving.waits_for_slot,
     sharded.generate_length,

@@ -101,7 +101,15 @@ def blocked_io(case: Case) -> Match | None:
 def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
     if view.motion.state == "busy" or not view.capture.processes:
         return None
+    keeper = _waiting_holder(case, rank, view)
     lock = find_lock_file(view.frames)
+    if keeper is not None:
+        said = (
+            f"Rank {rank}'s {view.who} waits for a lock that rank {keeper} has ({view.capture.processes[-1].blocked_on}), "
+            f"and rank {keeper} waits for rank {rank}: neither can go on."
+        )
+        evidence = (*at_stack(case, rank, lock), *at_process(case, rank), *at_stack(case, keeper))
+        return Match("blocked-io", "certain", said, evidence)
     if lock is not None:
         # Its holder may be another rank, which is at work.
         level_of_lock: Level = "certain" if len(stuck_culprits(case)) == len(case.blame.culprits) else "likely"
@@ -135,6 +143,17 @@ def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
     call = f"{last.syscall}()" if last.syscall else f"the kernel ({last.wait_channel})"
     said = f"Rank {rank}'s {view.who} is blocked in {call}{what}."
     return Match("blocked-io", level, said, (*at_process(case, rank), *at_stack(case, rank)))
+
+
+def _waiting_holder(case: Case, rank: int, view: RankView) -> int | None:
+    """Return the rank that has the lock on a file which this one waits for, if it waits for this one; else None."""
+    owner = view.sample.lock_owner if view.sample is not None else None
+    place = (view.capture.identity.node, owner)
+    holder = next(
+        (r for r, v in case.views.items() if (v.capture.identity.node, v.capture.identity.pid) == place), rank
+    )
+    waits = any(holder in edge.waiters and rank in edge.awaited for edge in case.graph.edges)
+    return holder if waits and holder != rank else None
 
 
 def _io_level(samples: Sequence[ProcessSample]) -> Level | None:
