@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident
+from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident, start_ray
 
 from corpus.catalogue import unpack
 from hangwatch.model.incident import HANG_KINDS, Verdict
@@ -82,11 +82,8 @@ def test_a_job_that_awaits_a_process_or_a_key_comes_to_its_end(
 )
 def test_a_rollout_that_takes_long_is_a_warning(jobs: JobRunner, tmp_path: Path) -> None:
     """Trainer 0 is in ``ray.get`` for more than twice the patience: it is named, or the actor that it awaits."""
-    for _ in range(3):
-        job = watch(jobs, tmp_path / "state", ROLLOUTS)
-        if job.wait(180.0) == 0 or "timed out during startup" not in job.stderr():
-            break  # Ray gives itself 30 s to start, which are too few on a busy machine (2.60, ray/_private/node.py)
-    assert job.wait() == 0, job.stderr()
+    job = start_ray(lambda: watch(jobs, tmp_path / "state", ROLLOUTS))
+    assert job.wait(180.0) == 0, job.stderr()
     incidents = [read_incident(bundle) for bundle in find_bundles(tmp_path / "state")]
     assert {one.verdict.kind for one in incidents} <= {"straggler"}
     assert {name.partition("[")[0] for one in incidents for name in named(one.verdict)} <= {"0", "Generator.generate"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from nodes import WITH_VARIABLES, Node
-from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident
+from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident, start_ray
 
 from corpus.catalogue import unpack
 from hangwatch.outputs.bundle.bundle import read_bundle
@@ -37,24 +37,10 @@ def ray_folder() -> Iterator[str]:
 
 
 def watch(jobs: JobRunner, state: Path, folder: str, program: Path, *arguments: str, on_hang: str = "stop") -> Job:
-    """The program under ``hangwatch run``, once its Ray has started.
-
-    Ray gives itself 30 s for that (2.60, ray/_private/node.py), which are too few on a busy machine: then it is started again.
-    """
+    """The program under ``hangwatch run``, once its Ray has started."""
     variables = {"HANGWATCH_STATE_DIR": str(state), "RAY_TMPDIR": folder, **QUIET}
     options = ("--on-hang", on_hang, "--stall-after", str(STALL_AFTER_S), "--act-after", str(ACT_AFTER_S))
-    for _ in range(3):
-        job = jobs.hangwatch("run", *options, "--", sys.executable, program, *arguments, env=variables)
-        if _starts(job):
-            break
-    return job
-
-
-def _starts(job: Job) -> bool:
-    """False if Ray ends as it has not started in time."""
-    started = "Started a local Ray instance"
-    wait_for(lambda: started in job.stderr() or job.process.poll() is not None, 120.0, "Ray to start")
-    return "timed out during startup" not in job.stderr()
+    return start_ray(lambda: jobs.hangwatch("run", *options, "--", sys.executable, program, *arguments, env=variables))
 
 
 def test_actors_that_are_all_called_are_healthy(jobs: JobRunner, tmp_path: Path, ray_folder: str) -> None:

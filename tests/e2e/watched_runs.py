@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import psutil
 
 from hangwatch.demos import SCENARIOS, Scenario
 from hangwatch.model.incident import Incident
-from support import JOBS, JobRunner, is_alive
+from support import JOBS, Job, JobRunner, is_alive, wait_for
 
 #: The patience of a run, in seconds. Two of the healthy jobs stand still for much longer.
 STALL_AFTER_S = 6
@@ -22,6 +22,7 @@ ACT_AFTER_S = 2
 #: The patience where a proof has to come: without it, since no test waits for so long.
 NO_PATIENCE_S = 3600
 _TIME_LIMIT_S = 150.0
+_RAY_STARTED = "Started a local Ray instance"
 
 
 @dataclass(frozen=True)
@@ -153,3 +154,16 @@ def captures_total(metrics_url: str) -> float:
         if line.startswith("hangwatch_agent_capture_duration_seconds_count "):
             return float(line.split()[1])
     return 0.0
+
+
+def start_ray(start: Callable[[], Job]) -> Job:
+    """A job whose Ray has started.
+
+    Ray gives itself 30 s for that (2.60, ray/_private/node.py), which are too few on a busy machine: then it is started again.
+    """
+    for _ in range(3):
+        job = start()
+        wait_for(lambda job=job: _RAY_STARTED in job.stderr() or job.process.poll() is not None, 120.0, "Ray to start")
+        if "timed out during startup" not in job.stderr():
+            break
+    return job

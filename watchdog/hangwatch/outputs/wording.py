@@ -41,14 +41,19 @@ def mark_culprit(verdict: Verdict) -> str:
     return "late" if verdict.kind == "slow" else "culprit"
 
 
+def says_cause(verdict: Verdict, cause: Cause) -> bool:
+    """True if the summary has the cause's title in it, as most have, or says the same in other words."""
+    return verdict.kind == "slow" or cause.title.lower() in verdict.summary.lower()
+
+
 def describe_cause(verdict: Verdict, cause: Cause) -> str:
     """Return in one line what happened, and how sure that is: the first sentence of the explanation.
 
     The cause's title comes first, unless the summary says the same.
     """
-    said = verdict.kind == "slow" or cause.title.lower() in verdict.summary.lower()
     why, _, _ = cause.explanation.partition(". ")
-    text = ". ".join(part for part in ("" if said and why else cause.title, excerpt(why, _WHY_CHARS)) if part)
+    title = "" if why and says_cause(verdict, cause) else cause.title
+    text = ". ".join(part for part in (title, excerpt(why, _WHY_CHARS)) if part)
     sure = f" (confidence {cause.certainty})" if cause.id != "unknown" else ""
     return f"{text.removesuffix('.')}{sure}"
 

@@ -17,7 +17,7 @@ from hangwatch.model.stacks import Block, Fact, Iterations
 from hangwatch.program.conditions import find_deciders
 from hangwatch.program.coroutines import run_to_their_end
 from hangwatch.program.deadlines import Countdown, Deadline, find_deadlines
-from hangwatch.program.iterations import exits_of, find_counters, has_no_end, spans
+from hangwatch.program.iterations import exits_of, find_counters, has_no_end, is_named, name_of, spans
 from hangwatch.program.positions import Holder, ends_with_its_data, find_holders
 from hangwatch.program.saving import made_to_save, meets_all, saved_beside, saved_by, saved_later
 
@@ -167,7 +167,7 @@ class SourceTree:
         inner = {id(node) for suite in suites for one in suite for node in ast.walk(one)}
         # `any` and `next` may stop before the data end.
         whole = {
-            id(a) for n in ast.walk(statement) if isinstance(n, ast.Call) and _is_plain(n, _EXHAUST) for a in n.args
+            id(a) for n in ast.walk(statement) if isinstance(n, ast.Call) and is_named(n, _EXHAUST) for a in n.args
         }
         for node in ast.walk(statement):
             if id(node) in inner or not isinstance(node, _COMPREHENSIONS):
@@ -305,29 +305,24 @@ def _last(body: Sequence[ast.stmt]) -> ast.stmt:
 def _suppresses(statement: ast.With | ast.AsyncWith) -> bool:
     """True if a ``with`` suppresses exceptions."""
     managers = (item.context_expr for item in statement.items)
-    return any(isinstance(one, ast.Call) and _is_plain(one, frozenset({"suppress"})) for one in managers)
+    return any(isinstance(one, ast.Call) and is_named(one, frozenset({"suppress"})) for one in managers)
 
 
 def _calls(node: ast.expr) -> bool:
     """True if an expression calls something that may call the program."""
-    return any(not _is_plain(one, _PLAIN) for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(not is_named(one, _PLAIN) for one in ast.walk(node) if isinstance(one, ast.Call))
 
 
 def _called_beside(statement: ast.stmt, comprehension: ast.expr, inner: Collection[int]) -> bool:
     """True if the statement has a call outside of the comprehension that the line may be in as well."""
     own = {id(node) for node in ast.walk(comprehension)}
     calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call) and id(n) not in own and id(n) not in inner)
-    return not all(_is_plain(call, _PLAIN | _EXHAUST | _COLLECT) for call in calls)
-
-
-def _is_plain(call: ast.Call, names: frozenset[str]) -> bool:
-    """True if the called function or method has one of these names."""
-    return _name_of(call.func) in names
+    return not all(is_named(call, _PLAIN | _EXHAUST | _COLLECT) for call in calls)
 
 
 def _is_cache(made: ast.expr) -> bool:
     """True if a decorator keeps results: ``cache`` or ``lru_cache(maxsize=8)``."""
-    return _name_of(made.func if isinstance(made, ast.Call) else made) in _CACHES
+    return name_of(made.func if isinstance(made, ast.Call) else made) in _CACHES
 
 
 def _cached_functions(tree: ast.AST | None) -> dict[str, list[ast.Call]]:
@@ -335,13 +330,8 @@ def _cached_functions(tree: ast.AST | None) -> dict[str, list[ast.Call]]:
     found: dict[str, list[ast.Call]] = {}
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and _is_cache(node.func):
-            found.setdefault(_name_of(node.args[0]), []).append(node)
+            found.setdefault(name_of(node.args[0]), []).append(node)
     return found
-
-
-def _name_of(function: ast.expr) -> str:
-    """Return the name of a function or method, without its object."""
-    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 
 def _within(suite: Sequence[ast.stmt], line: int) -> bool:

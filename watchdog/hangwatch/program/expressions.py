@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal
 
+from hangwatch.program.iterations import called
+
 _When = Literal["always", "first", "partly"]
 
 #: Functions that stop at the first item that decides.
@@ -22,7 +24,7 @@ def is_called_in_part(line: str, callee: str) -> bool:
     if tree is None:
         return False
     if callee == "<genexpr>":
-        return any(isinstance(node, ast.Call) and _name(node) in _STOPPING for node in ast.walk(tree))
+        return any(isinstance(node, ast.Call) and called(node) in _STOPPING for node in ast.walk(tree))
     found: dict[_When, set[str]] = {"always": set(), "first": set(), "partly": set()}
     for name, when in _calls(tree, "always"):
         found[when].add(name)
@@ -34,9 +36,9 @@ def is_called_in_part(line: str, callee: str) -> bool:
 def arguments_of_calls(line: str) -> set[tuple[str, str]]:
     """Return each pair of a function that is called in this line and one that is called within its arguments, by name."""
     tree = _parse(line)
-    called = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-    inner = ((outer, node) for outer in called for node in ast.walk(outer) if node is not outer)
-    return {(_name(outer), _name(node)) for outer, node in inner if isinstance(node, ast.Call)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    inner = ((outer, node) for outer in calls for node in ast.walk(outer) if node is not outer)
+    return {(called(outer), called(node)) for outer, node in inner if isinstance(node, ast.Call)}
 
 
 @lru_cache(maxsize=1024)  # the same few are asked for again and again
@@ -54,7 +56,7 @@ def _parse(line: str) -> ast.AST | None:
 def _calls(node: ast.AST, when: _When) -> Iterator[tuple[str, _When]]:
     """Yield the names of called functions, with when each is called: always, to decide, or depending on that."""
     if isinstance(node, ast.Call):
-        yield _name(node), when
+        yield called(node), when
     parts: list[tuple[ast.AST, _When]] = [(part, when) for part in ast.iter_child_nodes(node)]
     if isinstance(node, ast.IfExp):
         parts = [(node.test, "first"), (node.body, "partly"), (node.orelse, "partly")]
@@ -62,10 +64,3 @@ def _calls(node: ast.AST, when: _When) -> Iterator[tuple[str, _When]]:
         parts = [(node.values[0], "first"), *((part, "partly") for part in node.values[1:])]
     for part, then in parts:
         yield from _calls(part, "partly" if when == "partly" else then)
-
-
-def _name(call: ast.Call) -> str:
-    function = call.func
-    return (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )

@@ -130,9 +130,14 @@ def read_in(node: ast.AST) -> list[str]:
     return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
 
 
+def name_of(function: ast.expr) -> str:
+    """Return the name of a function or method, without its object; empty if it has none."""
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+
+
 def called(call: ast.Call) -> str:
     """Return the name of the function or method that is called; empty if it has none."""
-    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    return name_of(call.func)
 
 
 def is_named(call: ast.Call, names: Container[str]) -> bool:
@@ -144,7 +149,7 @@ def _counted(target: ast.expr, iterable: ast.expr) -> ast.expr | None:
     """Return the part of a loop's target that grows by one with each iteration; None if there is none."""
     if not isinstance(iterable, ast.Call):
         return None
-    function = iterable.func.id if isinstance(iterable.func, ast.Name) else getattr(iterable.func, "attr", "")
+    function = called(iterable)
     first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
     match function, iterable.args:
         case "enumerate", _:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections import deque
@@ -22,8 +21,6 @@ from hangwatch.agent.incidents.raising import Raised
 from hangwatch.config.settings import ACTIONS, Action, Policy, Settings
 from hangwatch.model.incident import HANG_KINDS, Incident, Verdict
 from hangwatch.outputs.push.audit import ActionTaken, read_audit, record_action
-
-log = logging.getLogger("hangwatch")
 
 _HOUR_S = 3600.0
 #: At the end of the agent, commands of the user's that still run are waited for this long.

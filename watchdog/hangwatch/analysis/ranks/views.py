@@ -6,7 +6,7 @@ is said of it (wait, frames, motion, its last system call) is said of that threa
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch.analysis.motion.samples import Motion, read_motion, still_since_ns
@@ -339,3 +339,8 @@ def view_from(
         joining=joining,
         own_device=own_device,
     )
+
+
+def number_by_process(views: Mapping[int, RankView]) -> dict[tuple[str, int], int]:
+    """Return the number of each process, by its node and its pid there."""
+    return {(v.capture.identity.node, v.capture.identity.pid): number for number, v in views.items()}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from hangwatch.analysis.places import called_by_user, find_event_loop, user_frames
 from hangwatch.analysis.ranks.requests import find_awaiting
 from hangwatch.analysis.ranks.threads import find_serving
-from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.ranks.views import RankView, number_by_process
 from hangwatch.analysis.stacks.prompts import asks_person
 from hangwatch.analysis.stacks.remote_calls import names_awaited, runs_remote_call
 from hangwatch.analysis.waiting.graph import Edge
@@ -24,7 +24,7 @@ _CHILDREN_FILES = ("multiprocessing/popen_", "multiprocessing/spawn.py", "torch/
 
 def find_answers(views: Mapping[int, RankView]) -> dict[int, int]:
     """Return the process that each rank waits for, by rank, if it was captured and is in the middle of something."""
-    numbers = {(v.capture.identity.node, v.capture.identity.pid): rank for rank, v in views.items()}
+    numbers = number_by_process(views)
     departed = find_departed(views)
     found = {rank: _find_other_end(view, views, numbers, departed) for rank, view in views.items()}
     found = {rank: _find_callee(views[rank], views) if end is None else end for rank, end in found.items()}

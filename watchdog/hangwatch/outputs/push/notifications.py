@@ -22,7 +22,7 @@ from hangwatch.outputs.briefing import Briefing, Links, brief
 from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.sanitize import clean, excerpt
 from hangwatch.outputs.second_look import describe_second_look
-from hangwatch.outputs.wording import name_kind
+from hangwatch.outputs.wording import name_kind, says_cause
 
 SCHEMA = "hangwatch.notification/1"
 #: An open incident is sent to Alertmanager this often; Alertmanager resolves an alert that is not repeated within its
@@ -196,9 +196,8 @@ def _words(notification: Notification, before: Notification | None) -> tuple[str
             return head, []
     lines = [briefing.summary, f"Job: {briefing.job_text}", *briefing.sides]
     if verdict.cause is not None:
-        # Most summaries have the cause's title in them, as the one of a slow rank in other words; then the explanation says more.
-        repeats = (verdict.kind == "slow" or briefing.title.lower() in briefing.summary.lower()) and briefing.why
-        why = excerpt(briefing.why if repeats else briefing.title, _LINE_CHARS).removesuffix(".")
+        said = briefing.why if briefing.why and says_cause(verdict, verdict.cause) else briefing.title
+        why = excerpt(said, _LINE_CHARS).removesuffix(".")
         lines.append(f"Cause: {why} (confidence {verdict.cause.certainty})")
         lines += [f"Do first: {step}" for step in briefing.steps[:1]]
     lines += [clean(line) for line in describe_history(incident.history)]

@@ -241,9 +241,7 @@ def _describe_locked_file(pid: int) -> str | None:
         return None
     devices = _devices_of_mounts(pid)
     for number, link in read_descriptors(pid):
-        fdinfo = dict(
-            line.partition(b":")[::2] for line in (read_small(f"/proc/{pid}/fdinfo/{number}", 512) or b"").splitlines()
-        )
+        fdinfo = dict(line.partition(b":")[::2] for line in _read_fdinfo(pid, number).splitlines())
         device = devices.get(fdinfo.get(b"mnt_id", b"").strip().decode(), "")
         owner = locks.get((device, fdinfo.get(b"ino", b"").strip().decode()))
         if owner is not None and link.startswith("/"):
@@ -261,9 +259,13 @@ def _devices_of_mounts(pid: int) -> dict[str, str]:
     return found
 
 
+def _read_fdinfo(pid: int, descriptor: int) -> bytes:
+    return read_small(f"/proc/{pid}/fdinfo/{descriptor}", 512) or b""
+
+
 def access_mode(pid: int, descriptor: int) -> bool | None:
     """True if a descriptor is open for writing, False if only for reading; None if unreadable."""
-    for line in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", 512) or b"").splitlines():
+    for line in _read_fdinfo(pid, descriptor).splitlines():
         if line.startswith(b"flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
     return None
@@ -271,7 +273,7 @@ def access_mode(pid: int, descriptor: int) -> bool | None:
 
 def has_locked(pid: int, descriptor: int) -> bool:
     """True if a process has a lock on the file behind a descriptor (``lock:`` of ``/proc/PID/fdinfo``, proc(5))."""
-    return b"\nlock:" in (read_small(f"/proc/{pid}/fdinfo/{descriptor}", 512) or b"")
+    return b"\nlock:" in _read_fdinfo(pid, descriptor)
 
 
 def _describe_peer(pid: int, inode: int) -> str:

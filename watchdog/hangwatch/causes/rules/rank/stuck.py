@@ -10,7 +10,7 @@ from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.places import calls, user_frame
 from hangwatch.analysis.ranks.file_locks import FILE_CALLS, find_lock_file, is_terminal
 from hangwatch.analysis.ranks.mutexes import follow, steady_waits
-from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.ranks.views import RankView, number_by_process
 from hangwatch.analysis.stacks.prompts import find_debugger, find_input
 from hangwatch.causes.evidence import at_process, at_stack, at_tasks, present_culprits, stuck_culprits
 from hangwatch.causes.match import LEVELS, Level, Match
@@ -148,10 +148,9 @@ def _blocked_io_of(case: Case, rank: int, view: RankView) -> Match | None:
 def _waiting_holder(case: Case, rank: int, view: RankView) -> int | None:
     """Return the rank that has the lock on a file which this one waits for, if it waits for this one; else None."""
     owner = view.sample.lock_owner if view.sample is not None else None
-    place = (view.capture.identity.node, owner)
-    holder = next(
-        (r for r, v in case.views.items() if (v.capture.identity.node, v.capture.identity.pid) == place), rank
-    )
+    if owner is None:
+        return None
+    holder = number_by_process(case.views).get((view.capture.identity.node, owner), rank)
     waits = any(holder in edge.waiters and rank in edge.awaited for edge in case.graph.edges)
     return holder if waits and holder != rank else None
 
