@@ -41,7 +41,7 @@ def test_every_operation_has_its_result(start_nccl: StartNccl, how: str, nproc: 
 
 
 @pytest.mark.parametrize(
-    "kind", ["ddp", "fsdp2", *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("fsdp1", "conv"))]
+    "kind", ["ddp", *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("fsdp1", "fsdp2", "conv"))]
 )
 def test_training_runs_to_its_end(start_nccl: StartNccl, kind: str) -> None:
     """Thirty steps; the numbers mean nothing."""

@@ -120,7 +120,7 @@ def test_workers_without_an_environment_are_found_by_their_titles(jobs: JobRunne
 
 
 @pytest.mark.usefixtures("long")
-@pytest.mark.parametrize("step_s", ["0.01", "1.5"])
+@pytest.mark.parametrize("step_s", [pytest.param("0.01", marks=pytest.mark.soak), "1.5"])
 def test_a_job_that_trains_is_left_alone(jobs: JobRunner, tmp_path: Path, step_s: str) -> None:
     """``dump`` on a job that trains finds nothing and touches nothing: both ranks go on, and their streams stay theirs."""
     job = jobs.torchrun(JOBS / "steady.py", "--step-s", step_s)

@@ -63,7 +63,7 @@ def test_an_engine_without_requests_comes_to_its_end(jobs: JobRunner, tmp_path: 
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
-        pytest.param(WEIGHTS, ("--late", "update", "--seconds", "9"), id="weights-taken-late"),
+        pytest.param(WEIGHTS, ("--late", "update", "--seconds", "9"), id="weights-taken-late", marks=pytest.mark.soak),
         pytest.param(KEYS, ("--late", "score"), id="key-set-late"),
         pytest.param(WEIGHTS, ("--late", "start", "--seconds", "20"), id="engine-joins-late", marks=pytest.mark.soak),
         pytest.param(KEYS, ("--late", "start", "--seconds", "20"), id="store-joined-late", marks=pytest.mark.soak),

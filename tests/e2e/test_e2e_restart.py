@@ -110,7 +110,7 @@ def _assert_is_run_again(jobs: JobRunner, folder: Path, launcher: str) -> None:
     assert run.actions == ["restart"]
 
 
-@pytest.mark.parametrize("launcher", ["accelerate", "deepspeed"])
+@pytest.mark.parametrize("launcher", ["accelerate", pytest.param("deepspeed", marks=pytest.mark.soak)])
 def test_other_launchers_are_run_again(jobs: JobRunner, tmp_path: Path, launcher: str) -> None:
     """Those that README shows."""
     _assert_is_run_again(jobs, tmp_path, launcher)

@@ -35,9 +35,6 @@ def parted(one_in: int) -> tuple[list[Entry], list[Entry]]:
     return [e for e in RECORDED if e.scenario.name in kept], [e for e in RECORDED if e.scenario.name not in kept]
 
 
-#: For what is asked of each verdict, which others have to be worked out for as well.
-THIRD, OTHER_THIRDS = parted(3)
-#: For what takes diagnoses of its own.
 TENTH, OTHER_TENTHS = parted(10)
 #: So many ranks, about: the captures of tests/fixtures are made larger still (tests/causes/test_causes_scale.py).
 ENLARGED = 24
@@ -135,9 +132,7 @@ def test_the_bar_is_met_on_the_core(judge: Callable[[Entry], Judgement]) -> None
 
 
 @pytest.mark.usefixtures("long")
-@pytest.mark.parametrize(
-    "entries", [pytest.param(THIRD, id="sample"), pytest.param(OTHER_THIRDS, id="others", marks=pytest.mark.soak)]
-)
+@each_part
 def test_the_bar_is_met_on_the_corpus(entries: Sequence[Entry], judge: Callable[[Entry], Judgement]) -> None:
     """And none is blamed on the wrong rank but those that are known."""
     rows = [judge(entry) for entry in entries if entry.family not in HOLDOUT]
@@ -259,8 +254,7 @@ def test_no_verdict_depends_on_the_numbers_of_ranks_or_the_size_of_the_job(entry
         _assert_same(entry, _copied(entry))
 
 
-@pytest.mark.usefixtures("long")
-@each_part
-def test_most_hangs_are_seen_in_a_larger_job(entries: Sequence[Entry]) -> None:
+@pytest.mark.soak
+def test_most_hangs_are_seen_in_a_larger_job() -> None:
     """Exceptions from being copied stay exceptions."""
-    assert sum(map(_may_be_copied, entries)) > 0.7 * len(entries)
+    assert sum(map(_may_be_copied, RECORDED)) > 0.7 * len(RECORDED)

@@ -77,7 +77,7 @@ def _pairs() -> Iterator[tuple[Entry, Truth, Verdict, int]]:
         yield entry, truth, diagnose(two).verdict, place
 
 
-@pytest.mark.usefixtures("long")
+@pytest.mark.soak
 def test_the_side_is_the_one_that_is_outnumbered_in_larger_jobs() -> None:
     """What a larger job shows by who waits for whom, two of its ranks show by their cause."""
     counts: Counter[str] = Counter()
