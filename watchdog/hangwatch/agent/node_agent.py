@@ -46,7 +46,7 @@ from hangwatch.sources.stacks.permission import check_stacks
 
 
 def live_view(jobs: Iterable[JobState], beats: Mapping[int, Beat], at_ns: int) -> LiveView:
-    """All jobs, in the given order, as they are at ``at_ns``, by the last ``beats`` (by pid)."""
+    """Return the live view of all jobs, in the given order, at ``at_ns``. ``beats``: the last ones, by pid."""
     return LiveView(at_ns, tuple(_job(state, beats, at_ns) for state in jobs))
 
 
@@ -149,7 +149,7 @@ class Agent:
         self._wake.clear()
 
     async def close(self, *, over: bool = True) -> None:
-        """The end of the watch, and with ``over`` of all jobs: incidents that are open are over. Else they stay open."""
+        """Stop watching. With ``over``, all jobs are over and so are their incidents; without, incidents stay open."""
         for watch in self.jobs.values():
             await watch.incidents.completed()
             if over:
@@ -176,7 +176,7 @@ class Agent:
             watch.second_look.act_after_s = self.settings.act_after_s or None
 
     def open_incidents(self) -> tuple[IncidentRecord, ...]:
-        """The incidents that this node has reported and that are not over."""
+        """Return the incidents that this node has reported and that are not over."""
         records = (record for watch in self.jobs.values() for record in watch.records)
         return tuple(record for record in records if record.active and not record.owned_by_peer)
 
@@ -289,13 +289,13 @@ class Agent:
         self._checked = pids
 
     def watches(self) -> tuple[JobWatch, ...]:
-        """The jobs under watch now."""
+        """Return the watch of every job that is watched now."""
         return tuple(self.jobs.values())
 
     def livez(self, job_id: str | None = None) -> dict[str, object]:
-        """What ``/livez`` answers: not ok while a hang of the job (None: of any) is confirmed, and a second look has been.
+        """Return the answer of ``/livez``: not ok while a hang of the job is confirmed and the second look has passed.
 
-        A job not known is well.
+        ``job_id``: None for any job. An unknown job is ok.
         """
         watches = [w for name, w in self.jobs.items() if job_id in {None, name}]
         records = [r for watch in watches for r in watch.records if r.active and r.incident.verdict.kind in HANG_KINDS]
@@ -312,21 +312,21 @@ class Agent:
         return {"ok": not any(r.stands for r in records), "watched": bool(watches), "hangs": hangs}
 
     def readyz(self) -> dict[str, object]:
-        """What ``/readyz`` answers: ok once the first tick has come to its end, and as long as ticks do."""
+        """Return the answer of ``/readyz``: ok once the first tick has ended, and as long as ``/healthz`` is ok."""
         health = self.healthz()
         return {**health, "ok": bool(health["ok"]) and self.last_tick_s is not None}
 
     def healthz(self) -> dict[str, object]:
-        """What ``/healthz`` answers: not ok when the last tick is long ago."""
+        """Return the answer of ``/healthz``: not ok if the last tick ended 30 s ago or longer."""
         age_s = None if self.last_tick_s is None else time.monotonic() - self.last_tick_s
         return {"ok": age_s is None or age_s < 30.0, "last_tick_age_s": age_s, "jobs": sorted(self.jobs)}
 
     def live(self) -> LiveView:
-        """How all jobs were at the last tick, with their open incidents: what the page shows."""
+        """Return the state of all jobs at the last tick, with their open incidents, as the page shows it."""
         return live_view(self._states(), self._beats, time.time_ns() if self.last_tick_s is not None else 0)
 
     def _states(self) -> tuple[JobState, ...]:
-        """All jobs as they are now, by their names."""
+        """Return the state of every job now, ordered by job id."""
         return tuple(self.jobs[job_id].state for job_id in sorted(self.jobs))
 
     def _view(self, beats: Mapping[int, Beat]) -> MetricsView:

@@ -114,7 +114,7 @@ class Link:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What the link cannot see."""
+        """What the exchange hides from this node: that it cannot be reached, and members that cannot be read."""
         down = (
             (Gap("peer discovery", f"unreachable since {self._down_since}: {self._why}", hint=_HINT),)
             if self.alone
@@ -129,7 +129,7 @@ class Link:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The other agents, as ``Digest.agent``."""
+        """The other agents of the job, as ``Digest.agent``."""
         return tuple(member.digest.agent for member in self.members.members.values())
 
     @property
@@ -205,7 +205,7 @@ class Link:
 
     @property
     def question(self) -> Question | None:
-        """The last question of the lease holder, if that is another agent; else None."""
+        """The last question of the lease holder; None if there is none, or if this agent holds the lease."""
         notice = self.notice
         return notice.question if notice is not None and notice.holder != self.holder else None
 

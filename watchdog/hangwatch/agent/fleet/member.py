@@ -132,7 +132,7 @@ class JobFleet:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What cannot be seen of the other nodes."""
+        """What this node cannot see of the other nodes."""
         return self.link.gaps
 
     def lingers(self) -> bool:

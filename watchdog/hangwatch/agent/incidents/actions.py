@@ -36,7 +36,7 @@ class Decision:
 
 
 def policy_for(settings: Settings, verdict: Verdict) -> tuple[str, Policy]:
-    """The policy for a verdict's kind, with the name by which users know it; one that reports where there is none."""
+    """Return the option that decides about a verdict of this kind, and its policy; ``""`` and a report if no option does."""
     if verdict.kind in HANG_KINDS:
         return "on-hang", settings.on_hang
     if verdict.kind == "silent_failure":
@@ -45,7 +45,10 @@ def policy_for(settings: Settings, verdict: Verdict) -> tuple[str, Policy]:
 
 
 def decide(policy: Policy, verdict: Verdict, taken_s: Collection[float], now_s: float) -> Decision:
-    """Whether the policy asks for its action now. ``taken_s``: when actions were taken before, in the clock of ``now_s``."""
+    """Return whether the policy asks for its action now, and if not, why.
+
+    ``taken_s``: when earlier actions were taken, on the same clock as ``now_s``.
+    """
     if policy.kind == "report":
         return Decision(False)
     if not policy.reaches(verdict.severity):
@@ -66,9 +69,9 @@ def why_stop_instead(incident: Incident, control: JobControl) -> str:
 
 
 def hook_environment(incident: Incident, path: Path | None, action: str = "exec") -> dict[str, str]:
-    """What the user's command gets: ``HANGWATCH_INCIDENT`` is the bundle's directory, the rest the verdict's fields.
+    """Return the environment variables of the user's command: where the bundle is, and the verdict's fields.
 
-    ``action``: what is done beside it, ``exec`` where it is all that is done.
+    ``action``: the action taken as well; ``exec`` if the command is the only one.
     """
     verdict, history = incident.verdict, incident.history
     return {

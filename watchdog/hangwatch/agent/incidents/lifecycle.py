@@ -46,9 +46,9 @@ async def _as_it_is(incident: Incident) -> Incident:
 
 
 def _as_judged(judged: Capture, completed: Capture) -> Capture:
-    """What was added to a capture, without newer records of ranks that have moved since: the verdict rests on what was before.
+    """Return ``completed``, but with the flight records of ``judged`` for ranks that have moved since.
 
-    Where a rank is gone, those that waited for it are soon told so, and their operations end.
+    The verdict rests on the old records. Once a rank has gone, those that waited for it get an error and move on.
     """
     before = {rank.rank: rank for rank in judged.ranks}
 
@@ -62,7 +62,7 @@ def _as_judged(judged: Capture, completed: Capture) -> Capture:
 
 
 def _awaited(rank: RankCapture) -> set[tuple[str, bool, int]]:
-    """The operations that a rank has in flight by its record."""
+    """Return the operations that a rank has in flight, according to its flight record."""
     return {(o.group.key, o.p2p, o.seq) for o in in_flight(rank.flight.operations if rank.flight else ())}
 
 
@@ -89,7 +89,7 @@ class IncidentLifecycle:
 
     @property
     def open_record(self) -> IncidentRecord | None:
-        """The incident that was reported and is not over."""
+        """The incident that was reported and is not over; None if there is none."""
         return self.record if self.record is not None and self.record.active else None
 
     def resume(self, record: IncidentRecord) -> None:
@@ -181,7 +181,7 @@ class IncidentLifecycle:
         await self.sharing.share(record, announced=True)
 
     async def close(self, at_ns: int) -> None:
-        """The incident is over: its bundle says so, and those who were notified of it are again."""
+        """End the incident: write that into its bundle, and tell everybody who was told of it."""
         await self.completed()
         if (record := self.open_record) is None:
             return
@@ -221,7 +221,7 @@ class IncidentLifecycle:
             await self.sharing.await_completion(self.record)
 
     async def _store(self, incident: Incident, diagnosis: Diagnosis, onset_ns: int) -> IncidentRecord:
-        """The record of an incident, its bundle on disk; where that cannot be written, the incident says so."""
+        """Write the bundle and return the incident's record. If the bundle cannot be written, the incident says so."""
         path: Path | None = None
         try:
             path = await asyncio.to_thread(write_bundle, self.state_dir, incident, self.trim(diagnosis.case.capture))

@@ -48,7 +48,7 @@ class Raised:
 
 
 def describe(incident: Incident) -> str:
-    """What the exception says: the verdict and its cause, in one line."""
+    """Return the message of the exception: the verdict and its cause, in one line."""
     verdict = incident.verdict
     cause = f" Cause: {verdict.cause.title} ({verdict.cause.id})." if verdict.cause is not None else ""
     return " ".join(f"{verdict.kind}: {verdict.summary}{cause} Incident {incident.id}.".split())

@@ -39,12 +39,12 @@ class IncidentRecord:
 
     @property
     def stands(self) -> bool:
-        """Whether it is a hang, and the second look at it has passed."""
+        """True if it is a hang that the second look has confirmed."""
         return self.incident.verdict.kind in HANG_KINDS and self.incident.may_be_acted_on
 
     @property
     def id(self) -> str:
-        """The incident's id, which is its bundle's name."""
+        """The incident's id, which is also the name of its bundle."""
         return self.incident.id
 
 
@@ -55,12 +55,12 @@ def withhold(incident: Incident, why: str) -> Incident:
 
 
 async def announce_to_nobody(incident: Incident, path: Path | None) -> None:
-    """An ``Announce`` for what is no news to anybody here."""
+    """Do nothing. An ``Announce`` for an agent that notifies nobody."""
     del incident, path
 
 
 async def tell_nobody(incident: Incident, path: Path | None, owned: bool) -> None:
-    """A ``TellStand`` where nobody acts."""
+    """Do nothing. A ``TellStand`` for an agent that takes no actions."""
     del incident, path, owned
 
 

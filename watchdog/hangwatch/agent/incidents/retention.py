@@ -36,7 +36,7 @@ class StoredBundle:
 
 
 def choose_expired(bundles: Iterable[StoredBundle], limits: Retention, now_s: float) -> tuple[str, ...]:
-    """The names of the bundles that have to go, the oldest first. What is open stays and counts all the same."""
+    """Return the names of the bundles to remove, oldest first. Open ones are never removed, but count towards the limits."""
     stored = sorted(bundles, key=lambda one: (one.changed_s, one.name))
     count, size_bytes = len(stored), sum(one.size_bytes for one in stored)
     expired = []

@@ -24,5 +24,5 @@ class JobPatience:
         return self.cadence.patience()
 
     def trim(self, capture: Capture) -> Capture:
-        """The capture with the samples by which motion is judged now, and no older ones."""
+        """Return the capture without samples that are too old to show motion now."""
         return keep_recent(capture, self.current.motion_window_s)

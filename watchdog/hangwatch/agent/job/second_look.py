@@ -95,7 +95,7 @@ class SecondLooking:
     _since_s: float = 0.0
 
     def forget(self) -> None:
-        """What was seen says nothing of what comes: it is another hang, or another agent looks."""
+        """Forget the looks so far, because the hang is another one, or another agent looks now."""
         self._first = None
 
     def take(self, look: Look, now_s: float) -> Stand:

@@ -33,7 +33,7 @@ class Hold:
     _counters: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
 
     def lasts(self, ranks: Iterable[RankProgress], now_s: float) -> bool:
-        """Whether the incident is still to be taken on trust."""
+        """Return whether the incident is to stay open although nothing was seen to hang yet."""
         moved = any(self._counters.setdefault(one.rank, one.counters) != one.counters for one in ranks)
         return not moved and now_s < self.until_s
 
@@ -130,7 +130,7 @@ class Suspector:
         return self.current
 
     def captured(self, now_s: float, patience_s: float) -> None:
-        """A capture was taken: plan the next one of this suspicion."""
+        """Note that a capture was taken, and plan the next one of this suspicion."""
         self._spare = max(self._spare - 1.0, -SPARE_CAPTURES)
         if self.current is not None:
             self.current.captured(now_s, patience_s)
@@ -141,7 +141,7 @@ class Suspector:
         self._spare_at_s = now_s
 
     def _unmoved_s(self, ranks: list[RankProgress], now_s: float) -> float:
-        """For how long no rank has moved in any group, as far as we have watched."""
+        """Return for how many seconds no rank has moved in any group, as far as this agent has watched."""
         for one in ranks:
             if one.rank not in self._marks or self._marks[one.rank][0] != one.counters:
                 self._marks[one.rank] = (one.counters, now_s)
