@@ -67,7 +67,7 @@ class _Tools:
         offset: Offset = 0,
         limit: Limit = 20,
     ) -> RankPage:
-        """The ranks of a job as they are now, with pid, state, top frame and progress; for the stack see stack_of_process."""
+        """List the ranks of a job as they are now, with pid, state, top frame and progress. For stacks: stack_of_process."""
         return node.list_ranks_now(job, offset, limit)
 
     def list_incidents(
@@ -88,21 +88,21 @@ class _Tools:
         return incidents.who_waits(incidents.read_incident(self._state_dir, incident), offset, limit)
 
     def list_incident_ranks(self, incident: Wanted = LATEST, offset: Offset = 0, limit: Limit = 20) -> RankPage:
-        """The ranks of an incident, as they were when it was captured: state, top frame and progress."""
+        """List the ranks of an incident as they were when it was captured: state, top frame and progress."""
         return incidents.list_ranks(incidents.read_incident(self._state_dir, incident), offset, limit)
 
     def stack_of_rank(self, rank: Rank, incident: Wanted = LATEST) -> StackAnswer:
-        """The stack of a rank when the incident was captured: threads, source lines, types and shapes of locals (no values)."""
+        """Return a rank's stack at the time of the incident: threads, source lines, types and shapes of locals (no values)."""
         return incidents.stack_of_rank(*incidents.read_whole(self._state_dir, incident), rank)
 
     def stack_of_process(
         self, pid: Annotated[int, Field(description="A pid from list_job_ranks.", ge=1)]
     ) -> StackAnswer:
-        """The stack of a living rank, or of a process below one (a DataLoader worker), read now without pausing it."""
+        """Read the stack of a living rank, or of a process below one (a DataLoader worker), now and without pausing it."""
         return node.stack_of_process(pid)
 
     def compare_ranks(self, one: Rank, other: Rank, incident: Wanted = LATEST) -> ComparedRanks:
-        """Where the main threads of two ranks diverge, and how far each is in the groups that both are in."""
+        """Compare two ranks: where their main threads diverge, and how far each is in the groups that both are in."""
         return incidents.compare_ranks(*incidents.read_whole(self._state_dir, incident), one, other)
 
     def source_around(
@@ -122,7 +122,7 @@ class _Tools:
         return describe_incident(diagnose_artifacts(read_artifacts(Path(path), lambda _done, _total: None)))
 
     def doctor(self) -> DoctorAnswer:
-        """Whether hangwatch works on this machine, with the repair of each problem (takes some seconds)."""
+        """Check whether hangwatch works on this machine, and return how to solve each problem (takes some seconds)."""
         return node.doctor(self._state_dir)
 
 

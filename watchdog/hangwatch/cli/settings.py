@@ -33,12 +33,12 @@ class SettingOption(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """The name under which a command gets the value."""
+        """The name of the command's parameter."""
         return self.setting.replace(".", "__")
 
     @property
     def blamed(self) -> str:
-        """What the user has to change if the value is wrong."""
+        """What the user has to change if the value is wrong: the option, or the variable that set it."""
         flag, variable = self.flags.partition("/")[0], self.attributes.get("envvar", "")
         return f"{flag} (or {variable})" if os.environ.get(variable) else flag
 

@@ -54,7 +54,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def certainty(self) -> str:
-        """How sure it is, for people: ``98%``, or ``not measured``."""
+        """How sure the cause is, for people: ``98%``, or ``not measured``."""
         return f"{self.confidence:.0%}" if self.measured else "not measured"
 
 
@@ -179,12 +179,12 @@ class JobEntry(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What people call it: its name, else the file name of its script, else its id."""
+        """The title for people: the job's name, else the file name of its script, else its id."""
         return title_job(self.id, self.name, self.script)
 
     @property
     def described(self) -> str:
-        """Its launcher and size in words, ``torchrun, 2 ranks: trainer``."""
+        """Its launcher and size in words: ``torchrun, 2 ranks: trainer``."""
         return describe_job(self.launcher, self.world_size, self.role)
 
 
@@ -223,7 +223,7 @@ class JobHistory(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def number(self) -> int:
-        """Which hang of the job this one is, from 1."""
+        """The number of this hang among the hangs of the job, from 1."""
         return max(self.hangs, len(self.before) + 1)
 
 
@@ -291,5 +291,5 @@ class Incident(msgspec.Struct, frozen=True):
 
     @property
     def may_be_acted_on(self) -> bool:
-        """Whether nothing more has to be seen before the job is stopped for it."""
+        """True if the job may be stopped for it: there is no second look, or the second look has passed."""
         return self.second_look is None or self.second_look.passed

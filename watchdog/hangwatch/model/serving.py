@@ -64,7 +64,7 @@ class EngineState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """What people read: ``vLLM at 127.0.0.1:8000``."""
+        """The name for people: ``vLLM at 127.0.0.1:8000``."""
         return f"{TITLES[self.kind]} at {self.address}"
 
     @property

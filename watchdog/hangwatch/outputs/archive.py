@@ -59,7 +59,7 @@ class IncidentSummary(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> Literal["open", "over", "dump"]:
-        """Whether the incident has ended; ``dump`` if ``hangwatch dump`` wrote it and nobody watches it."""
+        """Whether the incident is open or over; ``dump`` if ``hangwatch dump`` wrote it and no agent watches it."""
         if self.id.endswith(DUMP_SUFFIX):
             return "dump"
         return "open" if self.ended_at is None else "over"

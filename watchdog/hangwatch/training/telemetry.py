@@ -117,7 +117,10 @@ class TrainingTelemetry:
 
     @property
     def step(self) -> int | None:
-        """The step that all ranks have reached that report it themselves; logs have only some steps."""
+        """The last step that all ranks which report steps themselves have reached; None if none does.
+
+        Logs do not count: they have only some steps.
+        """
         return min(self._reached.values(), default=None)
 
     def stop(self) -> None:

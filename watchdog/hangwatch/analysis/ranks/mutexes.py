@@ -24,7 +24,7 @@ class MutexChain:
 
     @property
     def last(self) -> MutexWait:
-        """The wait whose owner is the end of the chain."""
+        """The last wait, whose owner ends the chain."""
         return self.waits[-1]
 
     @property

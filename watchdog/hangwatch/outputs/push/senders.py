@@ -67,7 +67,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The name in logs and audit records."""
+        """The name for logs and audit records."""
         return f"{self.kind} at {self.shown}"
 
 

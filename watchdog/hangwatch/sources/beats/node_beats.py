@@ -107,7 +107,7 @@ class _Place:
 
     @property
     def last(self) -> LastBeats:
-        """The last beats of members that are gone."""
+        """The last beats of members that are gone; empty if the place was never read."""
         return self._reader.last if self._reader is not None else {}
 
     def _socket(self, written: str | None, uid: int) -> str | None:

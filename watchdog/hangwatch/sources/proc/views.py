@@ -62,7 +62,7 @@ def note_user(pid: int) -> int | None:
 
 @functools.cache
 def _is_privileged() -> bool:
-    """Whether this process may read what its user may not: CAP_DAC_OVERRIDE or CAP_DAC_READ_SEARCH (capabilities(7))."""
+    """Return whether this process may read any file: CAP_DAC_OVERRIDE or CAP_DAC_READ_SEARCH (capabilities(7))."""
     data = read_small("/proc/self/status") or b""
     return any(line.startswith(b"CapEff:") and int(line.split()[1], 16) & 0b110 for line in data.splitlines())
 

@@ -31,7 +31,7 @@ _LIBRARY = re.compile(r"(?P<function>.*) \((?P<library>/[^()]*)\)$")
 
 
 async def sample_native(pids: Sequence[int], *, timeout_s: float = 10.0) -> dict[int, StackSample | Gap]:
-    """The stacks of all threads of these processes, each within ``timeout_s``, a few at once; a Gap for each not to be had.
+    """Return the stacks of all threads of these processes, by pid; a Gap for each that cannot be read in ``timeout_s``.
 
     Native frames have the name of their library, and line 0.
     """
@@ -54,7 +54,7 @@ async def sample_native(pids: Sequence[int], *, timeout_s: float = 10.0) -> dict
 
 
 def parse_pystack(text: str, *, pid: int) -> Iterator[ThreadStack]:
-    """The threads that ``pystack remote --native-all`` shows of process ``pid`` (its own number), frames deepest first.
+    """Yield the threads that ``pystack remote --native-all`` shows, frames deepest first. ``pid``: in its own namespace.
 
     Lines that are none of pystack's are left out.
     """

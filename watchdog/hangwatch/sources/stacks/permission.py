@@ -16,7 +16,7 @@ from hangwatch.sources.stacks.samples import READER
 
 
 def check_stacks(pids: Iterable[int]) -> dict[int, Gap]:
-    """Those of the processes whose stacks could not be read, each with the reason; processes that are gone are none."""
+    """Return the reason for each process whose stacks cannot be read. Processes that are gone are left out."""
     if find_program(READER) is None:
         return dict.fromkeys(pids, Gap("stacks", "py-spy is not installed", hint="pip install py-spy"))
     return {pid: gap for pid in pids if (gap := _check_memory(pid)) is not None}

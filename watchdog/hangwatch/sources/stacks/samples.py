@@ -72,7 +72,7 @@ async def sample_stacks(
     with_values: bool = False,
     condition_values: bool = False,
 ) -> dict[int, StackSample | Gap]:
-    """The stacks of several processes, each within ``timeout_s``, a few at once; a Gap for each that cannot be had.
+    """Return the stacks of processes, by pid; a Gap for each that cannot be read in ``timeout_s``.
 
     ``with_values``: keep what locals hold, as the user has asked. ``condition_values``: keep the booleans and small integers
     that a condition of their function names.
@@ -152,7 +152,7 @@ async def read_paths(pid: int, *, timeout_s: float = 3.0) -> tuple[str, ...]:
 
 
 def parse_paths(data: bytes, pid: int) -> tuple[str, ...]:
-    """The same from py-spy's output. A text that it has cut ends otherwise."""
+    """Return the same from py-spy's output. A text that py-spy has cut does not end in a quote, and is left out."""
     try:
         threads = msgspec.json.decode(data, type=list[_Thread])
     except msgspec.MsgspecError:
@@ -164,7 +164,7 @@ def parse_paths(data: bytes, pid: int) -> tuple[str, ...]:
 
 
 def _find_main(threads: Sequence[_Thread], pid: int) -> _Thread | None:
-    """The main thread among those seen."""
+    """Return the main thread if it is among those seen, else None."""
     for thread in threads:
         if thread.os_thread_id == pid:
             return thread
@@ -201,12 +201,12 @@ def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: b
 
 
 def cut_stack(frames: Sequence[T]) -> Sequence[T]:
-    """A stack without the middle of a recursion: where it is and what began it are kept."""
+    """Return the stack without the middle of a deep recursion: the deepest and the outermost frames stay."""
     return frames if len(frames) <= _FRAMES_LIMIT else [*frames[: _FRAMES_LIMIT - _OUTERMOST], *frames[-_OUTERMOST:]]
 
 
 def _describe(frame: _Frame, unsettled: bool) -> dict[str, str] | None:
-    """The frame's locals as descriptions; None where py-spy was not asked for them."""
+    """Return descriptions of the frame's locals; None if py-spy was not asked for them."""
     if frame.locals is None:
         return None
     named = [(one.name, one.repr) for one in frame.locals if one.repr is not None]
@@ -214,13 +214,13 @@ def _describe(frame: _Frame, unsettled: bool) -> dict[str, str] | None:
 
 
 def _digest(frame: _Frame) -> tuple[Position, ...]:
-    """The digests of all its locals, for whoever reads the source to choose from."""
+    """Return the digest of each local, for the reader of the source to choose from."""
     named = ((one.name[:64], one.repr) for one in (frame.locals or ())[:_LOCALS_LIMIT] if one.repr is not None)
     return tuple(Position(name, 0, digest_value(shown)) for name, shown in named)
 
 
 def _keep_values(frame: _Frame) -> dict[str, str] | None:
-    """The frame's locals as py-spy shows them, without what is known to be secret; None where it was not asked for them."""
+    """Return the frame's locals as py-spy shows them, with known secrets hidden; None if it was not asked for them."""
     if frame.locals is None:
         return None
     shown = ((one.name[:64], one.repr) for one in frame.locals[:_LOCALS_LIMIT] if one.repr is not None)
