@@ -168,7 +168,7 @@ class Agent:
             self.metrics.update(msgspec.structs.replace(self.metrics.view, jobs=(), incidents_total=dict(self.totals)))
 
     def set_patience(self, stall_after_s: float, act_after_s: float) -> None:
-        """Another patience from now on, for all jobs; 0: learn it."""
+        """Set the patience and the time before an action, in seconds, for all jobs; 0 for what is learnt."""
         self.settings = msgspec.structs.replace(self.settings, stall_after_s=stall_after_s, act_after_s=act_after_s)
         self._engines.set_patience(self.settings.patience_s)
         for watch in self.jobs.values():
@@ -181,7 +181,7 @@ class Agent:
         return tuple(record for record in records if record.active and not record.owned_by_peer)
 
     async def guarded_tick(self) -> float | None:
-        """One tick, its failure counted (``hangwatch_agent_errors_total``) and logged."""
+        """Run one tick, and log and count a failure (``hangwatch_agent_errors_total``). Return what ``tick`` returns."""
         try:
             soonest_s = await self.tick()
             self.ticked()

@@ -58,7 +58,7 @@ class _Tools:
         self._state_dir = state_dir
 
     def list_jobs(self, offset: Offset = 0, limit: Limit = 4) -> JobPage:
-        """Distributed jobs that run on this node now: ranks by state, progress of the groups, the open incident of each."""
+        """List the distributed jobs that run on this node now: ranks by state, progress of the groups, open incident of each."""
         return node.list_jobs(self._state_dir, offset, limit)
 
     def list_job_ranks(
@@ -76,15 +76,15 @@ class _Tools:
         offset: Offset = 0,
         limit: Limit = 10,
     ) -> IncidentPage:
-        """Stored incidents (hangs and silent failures), the latest first, one line each."""
+        """List stored incidents (hangs and silent failures), the latest first, one line each."""
         return incidents.list_incidents(self._state_dir, job, offset, limit)
 
     def get_incident(self, incident: Wanted = LATEST) -> IncidentAnswer:
-        """One incident: verdict, culprit and waiting ranks, both source lines, cause, evidence, remedy. Call this first."""
+        """Return an incident: verdict, culprits, waiting ranks, both source lines, cause, evidence, remedy. Call this first."""
         return describe_incident(incidents.read_incident(self._state_dir, incident))
 
     def who_waits_for_whom(self, incident: Wanted = LATEST, offset: Offset = 0, limit: Limit = 20) -> WaitsAnswer:
-        """Why the job cannot go on: who waits for whom, a sentence each, and the proof if it can never resolve."""
+        """Explain why the job cannot go on: who waits for whom, a sentence each, and the proof if it can never resolve."""
         return incidents.who_waits(incidents.read_incident(self._state_dir, incident), offset, limit)
 
     def list_incident_ranks(self, incident: Wanted = LATEST, offset: Offset = 0, limit: Limit = 20) -> RankPage:
@@ -112,7 +112,7 @@ class _Tools:
         incident: Wanted = LATEST,
         around: Annotated[int, Field(description="Lines on either side.", ge=0, le=20)] = 10,
     ) -> SourceAnswer:
-        """Lines of source around a line, without secrets, of a file that is in the incident's stacks and of no other."""
+        """Return lines of source around a line, without secrets. Only files that are in the incident's stacks can be read."""
         return source_around(*incidents.read_whole(self._state_dir, incident), file, line, around)
 
     def diagnose_path(

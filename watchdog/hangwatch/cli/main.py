@@ -90,7 +90,7 @@ def app() -> None:
 
 
 def main() -> None:
-    """Entry point of the ``hangwatch`` command."""
+    """Run the ``hangwatch`` command."""
     from hangwatch.model.errors import PlainError
 
     try:

@@ -84,7 +84,7 @@ class LiveJob(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> dict[int, str]:
-        """Names of processes of other worlds than the job's own, by number."""
+        """The names of processes of worlds other than the job's own, by number."""
         return {one.rank: one.name for one in self.ranks if one.name}
 
 

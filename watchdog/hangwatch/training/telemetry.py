@@ -39,7 +39,7 @@ class OutputReader:
     _thread: threading.Thread | None = None
 
     def watch(self, ranks: tuple[WatchedRank, ...]) -> None:
-        """From now on read the files of these ranks; starts the thread."""
+        """Read the files of these ranks from now on; start the thread if there is none."""
         self._ranks = ranks
         if self._thread is None and ranks:
             self._thread = threading.Thread(target=self._run, name="hangwatch-output", daemon=True)

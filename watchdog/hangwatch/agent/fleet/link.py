@@ -134,7 +134,7 @@ class Link:
 
     @property
     def distrust(self) -> str:
-        """Why nothing may be done to the job on the word of the other nodes alone; empty if it may."""
+        """Why the word of the other nodes is no ground to act on the job; empty if it is."""
         return "" if self.exchange.authenticated else _UNAUTHENTICATED
 
     def hurry(self) -> None:

@@ -63,7 +63,7 @@ def decide(policy: Policy, verdict: Verdict, taken_s: Collection[float], now_s: 
 
 
 def why_stop_instead(incident: Incident, control: JobControl) -> str:
-    """Why a job is to be stopped that would be restarted otherwise: that would not help, or cannot be done. Empty if neither."""
+    """Return why to stop a job instead of restarting it: a restart would not help, or is impossible. Empty if neither."""
     certain = why_certain_to_recur(incident.history) if incident.history is not None else ""
     return certain or control.why_no_restart(incident)
 
@@ -248,7 +248,7 @@ class Actor:
         return raised.in_words() if not raised.left else await self._fall_back(incident, raised)
 
     async def _fall_back(self, incident: Incident, raised: Raised) -> str:
-        """Some rank could not be woken: the ranks that remain are ended, for their launcher to restart them, or the job is."""
+        """Restart the job if its launcher would, else stop it, because some rank did not raise. Return what was done."""
         # Where some were woken the others wait in vain, whatever has become of the incident.
         if incident.id in self._over and not raised.ranks:
             return f"{raised.in_words()}; the incident is over"

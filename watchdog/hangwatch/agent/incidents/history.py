@@ -62,9 +62,9 @@ def find_repeated_nodes(hangs: Sequence[PastHang]) -> tuple[str, ...]:
 
 
 def why_certain_to_recur(history: JobHistory) -> str:
-    """Why another restart would hang again: a proven deadlock at the same line and step, before a restart and after it.
+    """Return why a restart cannot help: a proven deadlock came back at the same line and step after hangwatch restarted.
 
-    Empty if it may not. Of a hang before this agent it is not known what was changed since.
+    Empty if it may help. Restarts before this agent do not count: the program may have changed since.
     """
     if not history.before or not history.restarts:
         return ""

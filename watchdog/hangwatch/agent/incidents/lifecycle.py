@@ -162,12 +162,12 @@ class IncidentLifecycle:
         self.record = await self._store(incident, diagnosis, record.onset_ns)
 
     def give_up(self) -> None:
-        """Another node owns the incident from now on."""
+        """Leave the incident to the node that owns it from now on."""
         if self.record is not None:
             self.record = replace(self.record, owned_by_peer=True)
 
     def take_back(self) -> None:
-        """No other node is left to report the incident's end."""
+        """Own the incident again: no other node is left to report its end."""
         if self.record is not None:
             self.record = replace(self.record, owned_by_peer=False)
 
@@ -215,7 +215,7 @@ class IncidentLifecycle:
                     log.error("the bundle could not be completed", exc_info=error)
 
     async def completed_everywhere(self) -> None:
-        """Before the job is ended here: let whichever node owns the incident have all it needs of the ranks."""
+        """Wait until the node that owns the incident has all it needs of the ranks, before the job is ended here."""
         await self.completed()
         if self.record is not None and self.record.owned_by_peer:
             await self.sharing.await_completion(self.record)

@@ -39,7 +39,7 @@ class Raised:
     left: Mapping[int, str] = field(default_factory=dict)
 
     def in_words(self) -> str:
-        """One sentence."""
+        """Return in one sentence which ranks have raised, and why the others have not."""
         said = [f"raised in {number_ranks(self.ranks)}"] if self.ranks else []
         if self.ended:  # a forked rank leaves by os._exit, without a last beat
             said.append(f"{number_ranks(self.ended)} ended before reporting whether it raised")

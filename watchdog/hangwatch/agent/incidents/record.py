@@ -83,7 +83,7 @@ class Unshared:
     """There is no other node."""
 
     async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
-        """Nobody is to know."""
+        """Do nothing: there are no other nodes."""
 
     async def await_completion(self, record: IncidentRecord) -> None:
-        """Nobody is waited for."""
+        """Return at once: there are no other nodes to wait for."""

@@ -92,6 +92,6 @@ def find_left_open(state_dir: Path) -> Reopening:
 
 
 def _parse_ns(moment: str) -> int:
-    """RFC 3339 as nanoseconds since the epoch; the document of an agent before this one is all there is to tell it by."""
+    """Return an RFC 3339 time as nanoseconds since the epoch: an earlier agent has left nothing more exact."""
     since = datetime.fromisoformat(moment.replace("Z", "+00:00")) - datetime(1970, 1, 1, tzinfo=timezone.utc)
     return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000

@@ -185,14 +185,17 @@ class Suspector:
         return self.current is not None and self.current.reason == _IN_FLIGHT
 
     def soonest_s(self) -> float | None:
-        """Seconds until an operation now in flight becomes suspicious, None if none is: when to tick again at the latest."""
+        """Return in how many seconds an operation now in flight becomes suspicious; None if there is none.
+
+        The next tick must come no later.
+        """
         waits = [unmoved_s for p in self._last.values() for _, unmoved_s in p.in_flight.values() if unmoved_s >= 0.25]
         if not waits or self.current is not None:
             return None
         return max(0.1, self._threshold_s() - max(waits))
 
     def _threshold_s(self) -> float:
-        """From when a wait is suspicious. What is suspected stays so until it moves."""
+        """Return after how many seconds a wait is suspicious. What is suspected stays so until it moves."""
         spare = self.current is not None or self._spare >= 1.0
         threshold_s = SUSPECT_FLOOR_S if spare else self.cadence.suspicion_s()
         return threshold_s if self._limit_s is None else min(threshold_s, self._limit_s)

@@ -173,7 +173,7 @@ class RankView:
 
     @property
     def state(self) -> str:
-        """One word for the document: lost, stopped, waiting, stuck, busy or unknown."""
+        """The state in one word, for the document: lost, stopped, waiting, stuck, busy or unknown."""
         if self.motion.state in {"lost", "stopped"} or self.silent:
             return "lost" if self.silent else self.motion.state
         if self.wait is not None and (self.frontier is not None or self.wait.kind not in {"backward", "device"}):

@@ -44,7 +44,7 @@ class NodeBeats:
         self._last: LastBeats = {}
 
     def follow(self, members: Iterable[ProbedProcess]) -> None:
-        """From now on read the beats of ``members``, and of no others."""
+        """Read the beats of ``members`` from now on, and no others."""
         by_place: dict[tuple[str, str], list[ProbedProcess]] = {}
         here = view_of("self")
         for member in members:

@@ -96,10 +96,10 @@ def mark_value(text: str) -> str | None:
 def settle_values(
     described: Mapping[str, str], counters: Container[str], deciders: Container[str] = ()
 ) -> dict[str, str]:
-    """Descriptions of locals in which the values are left that may be kept, and no others.
+    """Return the descriptions of locals, with only those values left that may be kept.
 
-    ``counters``: what counts iterations. ``deciders``: what a condition names; of these only booleans and small integers, and
-    none whose name says that it is secret.
+    ``counters``: variables that count iterations. ``deciders``: variables that a condition names. Of these only booleans and
+    small integers stay, and none whose name says that it is secret.
     """
     return {name: _settle(name, text, counters, deciders) for name, text in described.items()}
 
@@ -263,7 +263,7 @@ class _Reader:
 
 
 def _collapse(items: list[str], name: str) -> list[str]:
-    """Items as they are written: a list of equals once, at most ``_MAX_ITEMS``, then ``...``."""
+    """Return the items as they are written: a list of equals once, at most ``_MAX_ITEMS``, then ``...``."""
     cut = bool(items) and items[-1] == "..."
     shown = items[:-1] if cut else items
     if name == "list" and len(shown) > 1 and len(set(shown)) == 1:

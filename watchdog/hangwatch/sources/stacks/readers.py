@@ -24,7 +24,7 @@ _NO_PYTHON = ("failed to find python version", "failed to find a python", "could
 
 
 def find_program(name: str) -> str | None:
-    """Path of a reader: beside this interpreter, else on PATH; None where it is not installed."""
+    """Return the path of a reader, beside this interpreter or on PATH; None if it is not installed."""
     beside = Path(sys.executable).parent / name
     return str(beside) if os.access(beside, os.X_OK) else shutil.which(name)
 

@@ -98,12 +98,12 @@ async def sample_stacks(
 def parse_pyspy(
     data: bytes, *, at_ns: int, pid: int, with_values: bool = False, unsettled: bool = False
 ) -> StackSample:
-    """Threads with Python frames, the main one first, locals reduced to descriptions. Raises ``StackFormatError``.
+    """Return the threads with Python frames, the main one first, with locals reduced to descriptions.
 
-    ``pid`` is the process's own, in its PID namespace: Python, and so py-spy, knows its threads by these.
+    ``pid``: in the process's own PID namespace, because Python, and so py-spy, uses those numbers for its threads.
 
-    A frame whose line is not known has line 0. ``os_thread_id`` is 0 where py-spy does not know it (Python < 3.11,
-    nonblocking); the main thread is then the one of that name, else the first that ``threading`` did not start.
+    A frame whose line is unknown has line 0. ``os_thread_id`` is 0 if py-spy does not know it (Python < 3.11, nonblocking); the
+    main thread is then the one of that name, else the first that ``threading`` did not start. Raises ``StackFormatError``.
     """
     try:
         threads = msgspec.json.decode(data, type=list[_Thread])
@@ -116,7 +116,7 @@ def parse_pyspy(
 
 
 async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool, with_values: bool) -> StackSample | Gap:
-    """One process, tried twice within the time."""
+    """Return the stack of one process. A read that fails is tried once more within ``timeout_s``."""
     arguments = ["dump", "--json", "--nonblocking", *(["--locals"] if with_locals else []), "--pid", str(pid)]
     deadline = time.monotonic() + timeout_s
     gap = Gap(SOURCE, f"process {pid} could not be read within {timeout_s:g} s")
@@ -177,7 +177,7 @@ def _find_main(threads: Sequence[_Thread], pid: int) -> _Thread | None:
 
 
 def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: bool) -> ThreadStack:
-    """One thread in our terms."""
+    """Return one thread as the model has it."""
     return ThreadStack(
         os_thread_id=thread.os_thread_id or 0,
         name=thread.thread_name,
@@ -228,7 +228,7 @@ def _keep_values(frame: _Frame) -> dict[str, str] | None:
 
 
 def describe_locals(file: str, named: Sequence[tuple[str, str]], *, unsettled: bool = False) -> dict[str, str]:
-    """Descriptions of a frame's locals by name, from their names and what py-spy shows of them.
+    """Return descriptions of a frame's locals by name. ``named``: names and what py-spy shows of the values.
 
     ``unsettled``: integers and booleans are left for whoever reads the source to settle (``settle_values``).
     """

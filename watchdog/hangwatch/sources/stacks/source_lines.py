@@ -189,7 +189,7 @@ def _load(wanted: Mapping[int, Iterable[Place]], known: Mapping[Key, Line | None
 def _read(
     pid: int, name: str, numbers: set[int], loaded: Container[Version], known: Mapping[Key, Line | None]
 ) -> _File:
-    """One file, its text where it is new. Raises OSError, ValueError."""
+    """Return one file, with its text only if it is new. Raises OSError, ValueError."""
     with os.fdopen(open_seen(pid, name), "rb") as opened:
         status = os.fstat(opened.fileno())
         if status.st_size > _FILE_LIMIT_BYTES:
@@ -272,7 +272,7 @@ def _has_blocks(file: str) -> bool:
 
 
 def _is_worth_reading(frame: Frame) -> bool:
-    """Not the standard library, nothing that is no file, nothing without a line."""
+    """Return whether it is a line of a file that is not part of the standard library."""
     if frame.line <= 0:
         return False
     if frame.file == _OF_COMMAND:  # functions that a library makes while it runs are of a file with this name too
@@ -315,13 +315,13 @@ def _with_lines(sample: StackSample, lines: Mapping[Place, Line], condition_valu
 
 
 def _with_source(thread: ThreadStack, lines: Mapping[Place, Line], condition_values: bool) -> ThreadStack:
-    """One thread of it."""
+    """Return the thread with source in its frames."""
     frames = tuple(_with_line(frame, lines, condition_values) for frame in thread.frames)
     return msgspec.structs.replace(thread, frames=frames)
 
 
 def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool = False) -> Frame:
-    """One frame of it."""
+    """Return the frame with its source."""
     line = lines.get((frame.file, frame.line))
     if frame.locals:
         counters = line.counters if line is not None else frozenset()
