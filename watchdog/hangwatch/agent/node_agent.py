@@ -1,6 +1,6 @@
 """The agent of one node: finds jobs, keeps a watch on each, and keeps the metrics current.
 
-May import the rooms of the agent and the sources; decides nothing but the order.
+May import the rooms of the agent and the sources; decides only the order of the steps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The incident document, schema ``hangwatch.incident/3``: the contract with users, dashboards and tests.
 
-Schema 1 had no ``name``, ``world`` and ``world_rank`` of ranks, schema 2 no ``how`` of causes. Both are read as they are.
+Schema 1 had no ``name``, ``world`` and ``world_rank`` of ranks, schema 2 no ``how`` of causes. Both can still be read.
 """
 
 from __future__ import annotations

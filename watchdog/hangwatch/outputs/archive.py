@@ -1,6 +1,6 @@
 """Summaries of the incidents in a state directory. May import the model and msgspec.
 
-The document of a job with thousands of ranks has megabytes, so each is read again only after it has changed.
+The document of a job with thousands of ranks takes megabytes, so each is read again only after it has changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The link of one node to the exchange, for one job: a task that publishes, keeps the lease and reads, each second.
 
-It goes on while a tick captures for seconds; ticks only read its findings. Whatever happens to the exchange, nothing
-is raised and nobody waits: the link is down, and comes back by itself.
+It goes on while a tick captures for seconds; ticks only read its findings. If the exchange fails, nothing is raised and
+nobody waits: the link is down, and comes back by itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What is done about an incident: report, stop or restart the job, raise in its ranks, run a command of the user's.
+"""Acts on an incident: reports it, stops or restarts the job, raises in its ranks, runs the user's command.
 
-``decide`` is pure; ``Actor`` takes the action, after the capture is on disk, once an incident, whichever agent confirmed it.
+``decide`` is pure; ``Actor`` takes the action once per incident, after the capture is on disk, whichever agent confirmed the
+hang.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The hangs of one job, one after the other: what is kept of each, which nodes come again, and whether a hang is certain to.
+"""The hangs of one job in order: what is kept of each, which nodes recur, and whether another restart must hang again.
 
-Pure but for ``HangHistory`` and ``Histories``, which keep them, and begin with what bundles of the same job have. May import the
-model, the bundles' readers and the names of jobs.
+Pure, except that ``HangHistory`` and ``Histories`` keep the hangs, and begin with those in bundles of the same job. May import
+the model, the bundles' readers and the names of jobs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The life of an incident, and the one writer of its record: opened, changed, completed, adopted, closed.
 
-The order is the same each time: the bundle is on disk first, then whoever is to know is notified, and what takes long to find out
-is added last. May import the capturing room, the diagnosis and the bundle's writer.
+The order is always the same: write the bundle, notify the receivers, and then add what takes long to find out. May import the
+capturing room, the diagnosis and the bundle's writer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""``--on-hang raise``: every rank of this node is asked to raise the verdict, and it is seen which of them have.
+"""``--on-hang raise``: asks every rank of this node to raise the verdict, and sees which of them did.
 
-A rank that raises closes its connections, and whoever waits at their other ends meets an error of the backend's. So those that
-wait are asked first, which changes nothing for them yet, then the culprits, which may raise at once, and only then waits are
-ended. The agents of other nodes are given the time to ask theirs. May import the capturing and the host rooms, the model and
+A rank that raises closes its connections, and the ranks that wait at the other ends get an error of the backend's instead. So
+the waiting ranks are asked first, which changes nothing for them yet. The culprits follow, and may raise at once. Only then are
+waits ended. Agents of other nodes get the time to ask their ranks. May import the capturing and the host rooms, the model and
 the sources. A rank has raised once its beat says so, or its process is gone.
 """
 

@@ -1,6 +1,6 @@
 """An incident that was reported, as the agent keeps it in memory, and who else keeps it.
 
-A record is frozen: ``lifecycle`` alone makes another of it.
+A record is frozen: only ``lifecycle`` replaces it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Incidents that an agent before this one has left open: found again for their job, or ended with it.
+"""Incidents that an earlier agent left open: resumed for their job, or ended if the job is gone.
 
 May import the sources, the diagnosis and the outputs. An incident is resumed for a job if the ranks in its bundle are the
 processes that run now (pid and start time); it is over when none of them lives. One of another node is left to that node.

@@ -1,7 +1,7 @@
 """Which bundles are kept: the choice is pure, the sweep is the only place that ever removes one.
 
 May import ``config.settings``, the outputs and the standard library. An incident that is open is never removed, whatever its
-size; what is no bundle of ours (a link, a file, a folder of other things) is never touched.
+size; anything that is not one of our bundles (a link, a file, another folder) is never touched.
 """
 
 from __future__ import annotations

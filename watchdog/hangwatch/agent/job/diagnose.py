@@ -1,6 +1,6 @@
-"""From a capture to a diagnosis, and what is captured besides where it may change the verdict.
+"""Makes a diagnosis of a capture, and captures more where that may change the verdict.
 
-May import the analysis, the diagnosis and the capturing room. Knows of a job nothing but its captures.
+May import the analysis, the diagnosis and the capturing room. Knows nothing of a job but its captures.
 """
 
 from __future__ import annotations

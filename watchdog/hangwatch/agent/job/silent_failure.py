@@ -1,7 +1,7 @@
 """Silent failures of one job: when what training reports of itself becomes an incident, and when that is over.
 
-One incident at a time. A cause is reported once a run; the incident ends when the loss is well again, the run begins anew, or the
-job ends. May import the capturing and the incidents rooms, the analysis, the diagnosis and ``training.sources``.
+One incident at a time. A cause is reported once per run; the incident ends when the loss has recovered, a new run begins, or
+the job ends. May import the capturing and the incidents rooms, the analysis, the diagnosis and ``training.sources``.
 """
 
 from __future__ import annotations

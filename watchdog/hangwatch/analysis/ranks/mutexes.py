@@ -1,6 +1,6 @@
 """Threads of one rank that wait for mutexes of the C library, and how that leads from one to the next. Pure.
 
-A mutex says which thread has it: of all waits within a process these alone are certain at both ends.
+A mutex names the thread that holds it. So these are the only waits within a process that are certain at both ends.
 """
 
 from __future__ import annotations

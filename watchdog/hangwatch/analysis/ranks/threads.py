@@ -1,7 +1,7 @@
 """The threads of one rank: which of them does its collectives, and the rank as seen from it. Pure.
 
 A rank's collectives may come from its main thread, from a pool's under an event loop, from a thread that saves or reads
-ahead, and from several of these. A rank waits for others only if the thread waits whose call the others are missing.
+ahead, and from several of these. A rank waits for others only if the thread whose call they are missing waits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One rank as the diagnosis sees it: its pending operations, what it waits for, whether it moves. Pure.
 
-A view is of one thread of the rank: of the main one, unless another does the collectives that matter (``threads.py``). All that
-is said of it (wait, frames, motion, its last system call) is said of that thread.
+A view is of one thread of the rank: of the main one, unless another does the collectives that matter (``threads.py``).
+Everything in a view (wait, frames, motion, last system call) is about that thread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Files as another process sees them. May import its siblings and the standard library.
 
-The agent may be root, and a process may name any file: only what the user of the process may read is opened, by the modes of the
-file and of the folders on the way (``path_resolution(7)``; ACLs are left out). Links are followed below the root of the process:
-those of a container would else lead to the files of the node.
+The agent may be root, and a process may name any file: only what the user of the process may read is opened, by the modes of
+the file and of the folders on the way (``path_resolution(7)``; ACLs are left out). Links are followed below the root of the
+process: otherwise those of a container would lead to files of the node.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """All threads of ranks with their native frames, read by pystack, which pauses a process while it reads it.
 
-May import hangwatch.model, hangwatch.sources' own parts and the standard library. Only where the user has asked for it
-(``--native-stacks``). py-spy shows the threads that run Python; NCCL's, torch's and a library's own are those that matter where
-all ranks have joined and nothing moves. Format: the text of ``pystack remote --native-all``, pystack 1.7.2.
+May import hangwatch.model, hangwatch.sources' own parts and the standard library. Used only if the user asks for it
+(``--native-stacks``). py-spy shows only threads that run Python. Where all ranks have joined and nothing moves, the threads of
+NCCL, torch and other libraries matter. Format: the text of ``pystack remote --native-all``, pystack 1.7.2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the memory of a process may be read, which is what its stacks take: asked before a hang needs them.
+"""Whether the memory of a process, and so its stacks, can be read: checked before a hang needs them.
 
 May import hangwatch.model, hangwatch.sources' own parts and the standard library. Opening ``/proc/PID/mem`` is allowed by
 the same check (``ptrace_may_access`` with PTRACE_MODE_ATTACH, kernel/ptrace.c, Linux 6.x) as ``process_vm_readv``, by which

@@ -1,10 +1,10 @@
 """The text of the source lines a stack is at, read as the process itself sees the files.
 
-May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Through ``/proc/PID/root`` files
-of another container are found too; a program that was given on the command line (``python -c``) is read from there. Only lines
-of code somebody may have to look at are read: nothing of the standard library, nothing frozen. The blocks around a line are
-given for all but torch itself, whose branches are no choice of the job's, save those of its pipeline schedules: they say which
-stage is awaited.
+May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Through ``/proc/PID/root`` files of
+another container are found too; a program that was given on the command line (``python -c``) is read from there. Only lines of
+code somebody may have to look at are read: nothing of the standard library, nothing frozen. The blocks around a line are given,
+but not those of torch itself: the job did not choose its branches. Torch's pipeline schedules are an exception: their blocks
+say which stage is awaited.
 """
 
 from __future__ import annotations
