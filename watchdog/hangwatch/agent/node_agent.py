@@ -281,7 +281,7 @@ class Agent:
             await watch.leave_fleet((Gap("peer discovery", str(error), hint="this node reports only its own ranks"),))
 
     def _check_stacks(self) -> None:
-        """Find out of every new rank whether its stacks could be read: whoever is alerted can repair it before a hang."""
+        """Check whether the stacks of each new rank can be read, so that somebody can repair it before a hang."""
         pids = frozenset(identity.pid for watch in self.jobs.values() for identity in watch.ranks.living)
         with self.health.reading("stacks") as reading:
             reading.tried = len(new := pids - self._checked)

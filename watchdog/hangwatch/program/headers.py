@@ -116,7 +116,7 @@ def names_rank(text: str) -> bool:
 
 
 def parse(text: str) -> ast.expr | None:
-    """Return the text as an expression; None if it is none."""
+    """Return the text as an expression; None if it is not one."""
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -106,7 +106,7 @@ class IncidentLifecycle:
     ) -> None:
         """Report a new incident, or the open one again, of which more is known now.
 
-        ``since_ns``: since when it is suspected, for where no recorder dates its onset.
+        ``since_ns``: since when a hang is suspected; the onset if neither a recorder nor the samples tell it.
         """
         known_id = self.open_record.id if self.open_record is not None else None
         onset_ns = diagnosis.onset_ns or diagnosis.case.still_since_ns or since_ns or detected_ns
@@ -153,7 +153,7 @@ class IncidentLifecycle:
             await self.on_peer_incident(record.incident, record.path)
 
     async def complete_from_fleet(self, diagnosis: Diagnosis) -> None:
-        """Write the whole bundle here: that of the node which reported the incident may be gone with it."""
+        """Write the whole bundle here: the node that reported the incident may be gone, and its bundle with it."""
         if (record := self.record) is None:
             return
         incident = record.incident
@@ -192,7 +192,7 @@ class IncidentLifecycle:
         await self.sharing.share(record, announced=True)
 
     async def _rewrite(self, record: IncidentRecord) -> None:
-        """Write the document of a bundle that is on disk anew."""
+        """Replace the document in a bundle that is on disk."""
         if record.path is not None:
             try:
                 await asyncio.to_thread(write_bundle, self.state_dir, record.incident, None)

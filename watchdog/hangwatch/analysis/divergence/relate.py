@@ -108,7 +108,7 @@ def _own(frame: Frame, other: Frame) -> tuple[Block, ...]:
 def _around(frame: Frame, other: Frame) -> set[tuple[str, int]]:
     """Return the kind and line of each block around a line.
 
-    Of a ``for`` whose own line the side is in, to take its next item, only once an item of it is counted.
+    A side that is in the header of a ``for``, to take the next item, is in the loop only if an iteration was counted.
     """
     begun = (
         b for b in other.blocks if b.kind == "for" and b.line == frame.line and count_iterations(frame, b) is not None

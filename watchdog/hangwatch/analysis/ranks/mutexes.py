@@ -44,7 +44,7 @@ class MutexChain:
 
 
 def steady_waits(capture: RankCapture) -> Mapping[int, MutexWait]:
-    """Return the waits, by thread, that the last two samples both show with the same owner: a contended mutex is none."""
+    """Return, by thread, the waits that the last two samples both show with the same owner: the others are contention."""
     samples = capture.processes[-2:]
     if len(samples) < 2:
         return {}
