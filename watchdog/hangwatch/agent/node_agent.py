@@ -72,13 +72,14 @@ TICK_S = 1.0
 class Agent:
     """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
 
-    ``say`` is for what users are to read; ``found`` is called for each new job. ``run_dir`` is where probes leave their
-    beats, besides those that say another place themselves. ``announce`` is called for every incident, when it is confirmed,
-    when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns; ``tell_stand`` when the
-    second look at one stands in another way. ``receivers`` gives their state, for the metrics. ``ticked`` is called after every
-    tick that came to its end. ``reopening`` holds what an agent before this one has left open. ``settings`` are those in force:
-    of all that a reload brings, the patience alone. ``histories`` has the earlier hangs of jobs, ``plan`` says what is to be done
-    about a hang. ``links``: where people find the page and the runbooks. ``secret``: what the agents of a job have in common.
+    ``say`` prints what users are to read; ``found`` is called for each new job. ``run_dir`` is where probes leave their
+    beats, unless they name another place themselves. ``announce`` is called for every incident when it is confirmed,
+    when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns; ``tell_stand``
+    when the state of a second look changes. ``receivers`` gives their state, for the metrics. ``ticked`` is called
+    after every tick that came to its end. ``reopening`` holds what an earlier agent has left open. ``settings`` are
+    those in force; a reload changes only the patience here. ``histories`` has the earlier hangs of jobs; ``plan`` says
+    what is to be done about a hang. ``links``: where people find the page and the runbooks. ``secret``: what the agents
+    of a job have in common.
     """
 
     run_dir: Path

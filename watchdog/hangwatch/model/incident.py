@@ -228,11 +228,11 @@ class JobHistory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SecondLook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How it stands with acting on a hang that was reported: the captures since have to agree.
+    """Whether a reported hang may be acted on: the captures since its report have to agree.
 
-    ``until``: acted on at the earliest then (RFC 3339), empty while it is called off. ``unless``: what would call it off, in
-    words, empty if what was seen is no ground to act; ``called_off``: what has, last. ``action``: what is to be done then,
-    ``end the job``, empty if nothing is. ``passed``: the captures have agreed until then.
+    ``until``: the earliest time of the action (RFC 3339); empty while it is called off. ``unless``: what would call it
+    off, in words; empty if what was seen is no ground to act. ``called_off``: what called it off last. ``action``: what
+    is to be done then, ``end the job``; empty if nothing is. ``passed``: the captures have agreed until then.
     """
 
     until: str

@@ -149,7 +149,7 @@ class HangHistory:
 class Histories:
     """The hangs of jobs, by their ids. ``one_job``: all are one job, which has another id each time that it is run again.
 
-    ``read`` is for each of them.
+    ``read``: see ``HangHistory``.
     """
 
     one_job: bool = False

@@ -70,10 +70,11 @@ def _awaited(rank: RankCapture) -> set[tuple[str, bool, int]]:
 class IncidentLifecycle:
     """The incidents of one job, one after the other; ``record`` is the last one.
 
-    ``announce`` is called once an incident when its bundle is on disk, and again when it changes or ends; ``on_peer_incident``
-    instead of it for one that another node owns; ``tell_stand`` when the second look at one stands in another way. ``scope``
-    completes a bundle after the incident was announced, None: there is nothing to add. ``trim`` cuts a capture to what its bundle
-    is to hold. ``note`` adds to an incident what is known of its job's earlier ones.
+    ``announce`` is called for an incident once its bundle is on disk, and again when it changes or ends;
+    ``on_peer_incident`` instead if another node owns the incident. ``tell_stand`` is called when the state of its
+    second look changes. ``scope`` completes a bundle after the incident was announced; None if there is nothing to add.
+    ``trim`` cuts a capture to what its bundle is to hold. ``note`` adds to an incident what is known of its job's
+    earlier ones.
     """
 
     state_dir: Path

@@ -32,7 +32,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Raised:
-    """In which ranks the verdict was raised, which ended without a word of it, and which are left, with the reason."""
+    """The ranks in which the verdict was raised, those that ended without saying so, and those left, with the reason."""
 
     ranks: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()

@@ -30,9 +30,9 @@ log = logging.getLogger("hangwatch")
 
 @dataclass
 class FailureWatch:
-    """Looks at how one job's ranks have ended. ``incidents`` reports a failure that their calls explain.
+    """Looks at how one job's ranks have ended.
 
-    ``ends`` has seen how; None: nobody has.
+    ``incidents``: reports a failure that their calls explain. ``ends``: sees how processes end; None if nothing does.
     """
 
     local: LocalScope

@@ -25,7 +25,7 @@ class Elsewhere:
 
 
 class OtherNodes(Protocol):
-    """The fleet that a job's agents make up. ``channel``: its name, None where this node is by itself."""
+    """The fleet that a job's agents make up."""
 
     @property
     def channel(self) -> str | None:

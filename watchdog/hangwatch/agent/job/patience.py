@@ -11,7 +11,10 @@ from hangwatch.model.capture import Capture
 
 @dataclass
 class JobPatience:
-    """``stall_after_s``: the user's patience, None to learn it; ``cadence``: what the job's ordinary waits have taught."""
+    """The patience of one job.
+
+    ``stall_after_s``: the user's, None to learn it. ``cadence``: what the job's ordinary waits have taught.
+    """
 
     stall_after_s: float | None = None
     cadence: Cadence = field(default_factory=Cadence)

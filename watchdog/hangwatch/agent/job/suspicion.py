@@ -77,7 +77,7 @@ class Suspicion:
 
 @dataclass
 class Suspector:
-    """Iterations the ranks' progress into suspicions, and learns the job's cadence from waits that end by themselves.
+    """Turns the ranks' progress into suspicions, and learns the job's cadence from waits that end by themselves.
 
     ``skew_s``: the progress of one update may be of moments so far apart.
     """

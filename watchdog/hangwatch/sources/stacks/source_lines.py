@@ -49,11 +49,12 @@ Key = tuple[Version, int]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of source, stripped, the blocks around it (none in torch itself), what else its function says of it, and what counts
-    iterations there.
+    """A line of source, stripped, with what its file says of it.
 
-    ``deciders``: the variables that the conditions of the function name. ``holders``: those that hold what its loops go through.
-    ``deadlines``: when the loops around it end that go on until a time. ``function``: the qualified name of its function.
+    ``blocks``: those around it; none in torch itself. ``facts``: what else its function says of it. ``counters``: what
+    counts iterations there. ``deciders``: the variables that the conditions of the function name. ``holders``: those
+    that hold what its loops go through. ``deadlines``: when the loops around it end that go on until a time.
+    ``function``: the qualified name of its function.
     """
 
     text: str
