@@ -1,11 +1,11 @@
 #!/bin/bash
-# For `--on-hang exec:"bash recover.sh train.sbatch"` inside a Slurm job: the job is ended and submitted again, without nodes that
-# had the culprits of two of its last three hangs. Those get no further jobs, for which the account needs the right to drain.
-# The agent's names of nodes have to be Slurm's (HANGWATCH_NODE), and the next job has to have this one's name and its state
-# directory (HANGWATCH_JOB, HANGWATCH_STATE_DIR), or its history begins anew.
+# For `--on-hang exec:"bash recover.sh train.sbatch"` inside a Slurm job. It submits the job again and ends this one. The new job
+# leaves out the nodes that had the culprits of two of the last three hangs. The script drains these nodes, so your account needs
+# the permission to do so. The agent must use Slurm's names of the nodes (HANGWATCH_NODE). The new job must have the same name and
+# state directory (HANGWATCH_JOB, HANGWATCH_STATE_DIR): otherwise its history begins again.
 set -uo pipefail
 
-# What is this node's, and was the command's, must not come along.
+# sbatch passes the environment on, and this name is of one node.
 unset HANGWATCH_NODE
 exclude=()
 if [ -n "$HANGWATCH_EXCLUDE_NODES" ]; then

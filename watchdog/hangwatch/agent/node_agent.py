@@ -1,6 +1,6 @@
 """The agent of one node: finds jobs, keeps a watch on each, and keeps the metrics current.
 
-May import the rooms of the agent and the sources; decides nothing but the order.
+May import the rooms of the agent and the sources; decides only the order of the steps.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from hangwatch.sources.stacks.permission import check_stacks
 
 
 def live_view(jobs: Iterable[JobState], beats: Mapping[int, Beat], at_ns: int) -> LiveView:
-    """All jobs, in the given order, as they are at ``at_ns``, by the last ``beats`` (by pid)."""
+    """Return the live view of all jobs, in the given order, at ``at_ns``. ``beats``: the last ones, by pid."""
     return LiveView(at_ns, tuple(_job(state, beats, at_ns) for state in jobs))
 
 
@@ -72,13 +72,14 @@ TICK_S = 1.0
 class Agent:
     """Watches every job it can find: below ``root`` (a pid) or, with None, on the whole node.
 
-    ``say`` is for what users are to read; ``found`` is called for each new job. ``run_dir`` is where probes leave their
-    beats, besides those that say another place themselves. ``announce`` is called for every incident, when it is confirmed,
-    when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns; ``tell_stand`` when the
-    second look at one stands in another way. ``receivers`` gives their state, for the metrics. ``ticked`` is called after every
-    tick that came to its end. ``reopening`` holds what an agent before this one has left open. ``settings`` are those in force:
-    of all that a reload brings, the patience alone. ``histories`` has the earlier hangs of jobs, ``plan`` says what is to be done
-    about a hang. ``links``: where people find the page and the runbooks. ``secret``: what the agents of a job have in common.
+    ``say`` prints what users are to read; ``found`` is called for each new job. ``run_dir`` is where probes leave their
+    beats, unless they name another place themselves. ``announce`` is called for every incident when it is confirmed,
+    when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns; ``tell_stand``
+    when the state of a second look changes. ``receivers`` gives their state, for the metrics. ``ticked`` is called
+    after every tick that came to its end. ``reopening`` holds what an earlier agent has left open. ``settings`` are
+    those in force; a reload changes only the patience here. ``histories`` has the earlier hangs of jobs; ``plan`` says
+    what is to be done about a hang. ``links``: where people find the page and the runbooks. ``secret``: what the agents
+    of a job have in common.
     """
 
     run_dir: Path
@@ -149,7 +150,7 @@ class Agent:
         self._wake.clear()
 
     async def close(self, *, over: bool = True) -> None:
-        """The end of the watch, and with ``over`` of all jobs: incidents that are open are over. Else they stay open."""
+        """Stop watching. With ``over``, all jobs are over and so are their incidents; without, incidents stay open."""
         for watch in self.jobs.values():
             await watch.incidents.completed()
             if over:
@@ -168,7 +169,7 @@ class Agent:
             self.metrics.update(msgspec.structs.replace(self.metrics.view, jobs=(), incidents_total=dict(self.totals)))
 
     def set_patience(self, stall_after_s: float, act_after_s: float) -> None:
-        """Another patience from now on, for all jobs; 0: learn it."""
+        """Set the patience and the time before an action, in seconds, for all jobs; 0 for what is learnt."""
         self.settings = msgspec.structs.replace(self.settings, stall_after_s=stall_after_s, act_after_s=act_after_s)
         self._engines.set_patience(self.settings.patience_s)
         for watch in self.jobs.values():
@@ -176,12 +177,12 @@ class Agent:
             watch.second_look.act_after_s = self.settings.act_after_s or None
 
     def open_incidents(self) -> tuple[IncidentRecord, ...]:
-        """The incidents that this node has reported and that are not over."""
+        """Return the incidents that this node has reported and that are not over."""
         records = (record for watch in self.jobs.values() for record in watch.records)
         return tuple(record for record in records if record.active and not record.owned_by_peer)
 
     async def guarded_tick(self) -> float | None:
-        """One tick, its failure counted (``hangwatch_agent_errors_total``) and logged."""
+        """Run one tick, and log and count a failure (``hangwatch_agent_errors_total``). Return what ``tick`` returns."""
         try:
             soonest_s = await self.tick()
             self.ticked()
@@ -281,7 +282,7 @@ class Agent:
             await watch.leave_fleet((Gap("peer discovery", str(error), hint="this node reports only its own ranks"),))
 
     def _check_stacks(self) -> None:
-        """Find out of every new rank whether its stacks could be read: whoever is alerted can repair it before a hang."""
+        """Check whether the stacks of each new rank can be read, so that somebody can repair it before a hang."""
         pids = frozenset(identity.pid for watch in self.jobs.values() for identity in watch.ranks.living)
         with self.health.reading("stacks") as reading:
             reading.tried = len(new := pids - self._checked)
@@ -289,13 +290,13 @@ class Agent:
         self._checked = pids
 
     def watches(self) -> tuple[JobWatch, ...]:
-        """The jobs under watch now."""
+        """Return the watch of every job that is watched now."""
         return tuple(self.jobs.values())
 
     def livez(self, job_id: str | None = None) -> dict[str, object]:
-        """What ``/livez`` answers: not ok while a hang of the job (None: of any) is confirmed, and a second look has been.
+        """Return the answer of ``/livez``: not ok while a hang of the job is confirmed and the second look has passed.
 
-        A job not known is well.
+        ``job_id``: None for any job. An unknown job is ok.
         """
         watches = [w for name, w in self.jobs.items() if job_id in {None, name}]
         records = [r for watch in watches for r in watch.records if r.active and r.incident.verdict.kind in HANG_KINDS]
@@ -312,21 +313,21 @@ class Agent:
         return {"ok": not any(r.stands for r in records), "watched": bool(watches), "hangs": hangs}
 
     def readyz(self) -> dict[str, object]:
-        """What ``/readyz`` answers: ok once the first tick has come to its end, and as long as ticks do."""
+        """Return the answer of ``/readyz``: ok once the first tick has ended, and as long as ``/healthz`` is ok."""
         health = self.healthz()
         return {**health, "ok": bool(health["ok"]) and self.last_tick_s is not None}
 
     def healthz(self) -> dict[str, object]:
-        """What ``/healthz`` answers: not ok when the last tick is long ago."""
+        """Return the answer of ``/healthz``: not ok if the last tick ended 30 s ago or longer."""
         age_s = None if self.last_tick_s is None else time.monotonic() - self.last_tick_s
         return {"ok": age_s is None or age_s < 30.0, "last_tick_age_s": age_s, "jobs": sorted(self.jobs)}
 
     def live(self) -> LiveView:
-        """How all jobs were at the last tick, with their open incidents: what the page shows."""
+        """Return the state of all jobs at the last tick, with their open incidents, as the page shows it."""
         return live_view(self._states(), self._beats, time.time_ns() if self.last_tick_s is not None else 0)
 
     def _states(self) -> tuple[JobState, ...]:
-        """All jobs as they are now, by their names."""
+        """Return the state of every job now, ordered by job id."""
         return tuple(self.jobs[job_id].state for job_id in sorted(self.jobs))
 
     def _view(self, beats: Mapping[int, Beat]) -> MetricsView:

@@ -51,7 +51,7 @@ class Case(Situation):
 
     @property
     def loop(self) -> Loop | None:
-        """The loop that only one of the two sides is still in, seen from that side; None if the fork is no such one."""
+        """The loop that only one of the two sides is still in, seen from that side; None if they diverged in another way."""
         return self.divergence.loop if self.divergence is not None else None
 
     @cached_property

@@ -40,12 +40,12 @@ class Patience:
 
     @property
     def outside_s(self) -> float:
-        """How long to wait for a process that is no rank of the job: nothing is seen of it."""
+        """Seconds to wait for a process that is not a rank of the job and cannot be seen."""
         return max(self.busy_s, OUTSIDE_FLOOR_S)
 
     @property
     def motion_window_s(self) -> float:
-        """How far back a culprit must not have moved to be called stuck: the second half of the patience."""
+        """Seconds for which a culprit must not have moved to be called stuck: the second half of the patience."""
         return max(self.stall_s / 2, MOTION_WINDOW_FLOOR_S)
 
 
@@ -66,7 +66,7 @@ class Cadence:
 
     @property
     def longest_s(self) -> float:
-        """The longest ordinary wait seen."""
+        """The longest ordinary wait seen, in seconds; 0 if none was seen."""
         return max(self.waits_s, default=0.0)
 
     def patience(self) -> Patience:

@@ -53,7 +53,7 @@ class Situation:
 
     @property
     def operation(self) -> Operation | None:
-        """The operation that most of the waiting ranks have as their frontier; of several the oldest."""
+        """The operation that most of the waiting ranks have as their frontier; if several, the oldest; None if none."""
         ranks = self.blame.waiting or self.blame.culprits
         fronts = [o for r in ranks if r in self.views and (o := self.views[r].frontier) is not None]
         count = Counter((o.group.key, o.seq) for o in fronts)
@@ -75,7 +75,7 @@ class Situation:
 
     @property
     def onset_ns(self) -> int | None:
-        """When the oldest operation that a waiting rank is still in was enqueued; None if none is recorded."""
+        """When the oldest operation of the waiting ranks was enqueued (wall clock, ns); None if none is recorded."""
         if self.blame.shape == "lingering":
             return None  # its operation is what a rank was in when it died
         ranks = self.blame.waiting or self.blame.culprits
@@ -83,7 +83,7 @@ class Situation:
 
     @property
     def still_since_ns(self) -> int | None:
-        """Since when a waiting rank without a recorded wait has not moved (wall clock, ns); None if not known."""
+        """Since when a waiting rank without a recorded operation has not moved (wall clock, ns); None if unknown."""
         if self.blame.shape in {"blocked", "lingering"}:  # no rank waits; as long as one of them moved, the job went on
             still = [view_still_since_ns(v) for v in self.views.values() if not v.gone]
             known = [ns for ns in still if ns is not None]

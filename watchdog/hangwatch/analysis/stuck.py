@@ -100,7 +100,7 @@ def _culprits(case: Case) -> list[RankView | None]:
 
 
 def _waits_for_work(case: Case, view: RankView) -> bool:
-    """True if a rank waits for the lock on a file, or at a connection, of a process beside the job that gets on.
+    """True if a rank waits for a process beside the job that moves: for its lock on a file, or at a connection to it.
 
     The process need not be a server: whoever holds a lock works under it. A rank that sleeps and looks again counts as
     well if a child of another rank on its node works: what the rank looks for may be that child's.

@@ -1,8 +1,8 @@
 """The typed results of the tools: a contract with coding agents. Standard library only.
 
-Sets of ranks are text (``0-6,8``; ``none``), times RFC 3339 in UTC. ``total`` is the number of all items,
-``next_offset`` the offset of the next page (None on the last one). Text of a job is one line without control
-characters, shortened if long.
+Sets of ranks are text (``0-6,8``; ``none``). Times are RFC 3339 in UTC. ``total`` is the number of all items.
+``next_offset`` is the offset of the next page; None on the last one. Text that comes from a job is one line without
+control characters, cut if long.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PlaceAnswer:
 
 @dataclass(frozen=True)
 class IncidentAnswer:
-    """One incident: the verdict, both lines, the cause and what to do. Long lists are cut; totals say what more there is."""
+    """One incident: the verdict, both lines, the cause and what to do. Long lists are cut; the totals count all entries."""
 
     id: str
     kind: str
@@ -247,7 +247,7 @@ class CheckAnswer:
 
 @dataclass(frozen=True)
 class DoctorAnswer:
-    """Whether hangwatch works on this machine: problems first, then the names of the checks that found none."""
+    """Whether hangwatch works on this machine: the problems, then the names of the checks that found none."""
 
     works: bool
     problems: tuple[CheckAnswer, ...]

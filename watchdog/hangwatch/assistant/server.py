@@ -58,7 +58,7 @@ class _Tools:
         self._state_dir = state_dir
 
     def list_jobs(self, offset: Offset = 0, limit: Limit = 4) -> JobPage:
-        """Distributed jobs that run on this node now: ranks by state, progress of the groups, the open incident of each."""
+        """List the distributed jobs that run on this node now: ranks by state, progress of the groups, open incident of each."""
         return node.list_jobs(self._state_dir, offset, limit)
 
     def list_job_ranks(
@@ -67,7 +67,7 @@ class _Tools:
         offset: Offset = 0,
         limit: Limit = 20,
     ) -> RankPage:
-        """The ranks of a job as they are now, with pid, state, top frame and progress; for the stack see stack_of_process."""
+        """List the ranks of a job as they are now, with pid, state, top frame and progress. For stacks: stack_of_process."""
         return node.list_ranks_now(job, offset, limit)
 
     def list_incidents(
@@ -76,33 +76,33 @@ class _Tools:
         offset: Offset = 0,
         limit: Limit = 10,
     ) -> IncidentPage:
-        """Stored incidents (hangs and silent failures), the latest first, one line each."""
+        """List stored incidents (hangs and silent failures), the latest first, one line each."""
         return incidents.list_incidents(self._state_dir, job, offset, limit)
 
     def get_incident(self, incident: Wanted = LATEST) -> IncidentAnswer:
-        """One incident: verdict, culprit and waiting ranks, both source lines, cause, evidence, remedy. Call this first."""
+        """Return an incident: verdict, culprits, waiting ranks, both source lines, cause, evidence, remedy. Call this first."""
         return describe_incident(incidents.read_incident(self._state_dir, incident))
 
     def who_waits_for_whom(self, incident: Wanted = LATEST, offset: Offset = 0, limit: Limit = 20) -> WaitsAnswer:
-        """Why the job cannot go on: who waits for whom, a sentence each, and the proof if it can never resolve."""
+        """Explain why the job cannot go on: who waits for whom, a sentence each, and the proof if it can never resolve."""
         return incidents.who_waits(incidents.read_incident(self._state_dir, incident), offset, limit)
 
     def list_incident_ranks(self, incident: Wanted = LATEST, offset: Offset = 0, limit: Limit = 20) -> RankPage:
-        """The ranks of an incident, as they were when it was captured: state, top frame and progress."""
+        """List the ranks of an incident as they were when it was captured: state, top frame and progress."""
         return incidents.list_ranks(incidents.read_incident(self._state_dir, incident), offset, limit)
 
     def stack_of_rank(self, rank: Rank, incident: Wanted = LATEST) -> StackAnswer:
-        """The stack of a rank when the incident was captured: threads, source lines, types and shapes of locals (no values)."""
+        """Return a rank's stack at the time of the incident: threads, source lines, types and shapes of locals (no values)."""
         return incidents.stack_of_rank(*incidents.read_whole(self._state_dir, incident), rank)
 
     def stack_of_process(
         self, pid: Annotated[int, Field(description="A pid from list_job_ranks.", ge=1)]
     ) -> StackAnswer:
-        """The stack of a living rank, or of a process below one (a DataLoader worker), read now without pausing it."""
+        """Read the stack of a living rank, or of a process below one (a DataLoader worker), now and without pausing it."""
         return node.stack_of_process(pid)
 
     def compare_ranks(self, one: Rank, other: Rank, incident: Wanted = LATEST) -> ComparedRanks:
-        """Where the main threads of two ranks diverge, and how far each is in the groups that both are in."""
+        """Compare two ranks: where their main threads diverge, and how far each is in the groups that both are in."""
         return incidents.compare_ranks(*incidents.read_whole(self._state_dir, incident), one, other)
 
     def source_around(
@@ -112,7 +112,7 @@ class _Tools:
         incident: Wanted = LATEST,
         around: Annotated[int, Field(description="Lines on either side.", ge=0, le=20)] = 10,
     ) -> SourceAnswer:
-        """Lines of source around a line, without secrets, of a file that is in the incident's stacks and of no other."""
+        """Return lines of source around a line, without secrets. Only files that are in the incident's stacks can be read."""
         return source_around(*incidents.read_whole(self._state_dir, incident), file, line, around)
 
     def diagnose_path(
@@ -122,7 +122,7 @@ class _Tools:
         return describe_incident(diagnose_artifacts(read_artifacts(Path(path), lambda _done, _total: None)))
 
     def doctor(self) -> DoctorAnswer:
-        """Whether hangwatch works on this machine, with the repair of each problem (takes some seconds)."""
+        """Check whether hangwatch works on this machine, and return how to solve each problem (takes some seconds)."""
         return node.doctor(self._state_dir)
 
 

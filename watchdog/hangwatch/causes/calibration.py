@@ -26,7 +26,7 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """The share that was right, with half a case more on either side: never 0 or 1, a half if nothing was counted."""
+        """The share that was right, with half a case added on either side: never 0 or 1, and 0.5 if nothing was counted."""
         return (self.right + 0.5) / (self.stated + 1)
 
 

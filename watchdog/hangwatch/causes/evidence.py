@@ -183,7 +183,7 @@ def at_front(case: Case, rank: int) -> tuple[Evidence, ...]:
 
 
 def named(block: Block) -> str:
-    """Return a block in words, by its header, of which it may be the ``else``."""
+    """Return a block in words, by its header; ``the else of`` it for an ``else``."""
     return f"the else of `{block.text}`" if block.kind in {"else", "after"} else f"`{block.text}`"
 
 

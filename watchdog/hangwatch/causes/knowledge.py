@@ -1,4 +1,4 @@
-"""What is known of a cause before any case: its page, docs/causes/ID.md, of which the incident quotes title and remedy.
+"""What is known of a cause before any case: its page, docs/causes/ID.md, from which the incident quotes title and remedy.
 
 The pages lie in ``docs/causes`` and are package data as ``hangwatch.causes.pages`` (in the repository a symbolic link). A
 page is read when a cause is first reported, never at import, and no rule depends on it. Pure but for that reading.

@@ -72,7 +72,7 @@ def _place(match: Match) -> tuple[int, int, str]:
 
 
 def _first(left: Sequence[Match]) -> Match:
-    """Return the match of the surest level that no other one there goes before; in a circle of them, that of the first name."""
+    """Return the match of the surest level before which no other one goes; if each has one before it, the first by name."""
     level = [match for match in left if match.level == left[0].level]
     free = (one for one in level if not any((other.cause, one.cause) in _BEFORE for other in level))
     return next(free, level[0])

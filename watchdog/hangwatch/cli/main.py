@@ -65,7 +65,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is called and its arguments; a name that is none is refused with the nearest one."""
+        """Return the command that is called and its arguments; for an unknown name, fail and suggest the nearest one."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             import difflib
@@ -90,7 +90,7 @@ def app() -> None:
 
 
 def main() -> None:
-    """Entry point of the ``hangwatch`` command."""
+    """Run the ``hangwatch`` command."""
     from hangwatch.model.errors import PlainError
 
     try:

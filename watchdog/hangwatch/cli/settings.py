@@ -33,12 +33,12 @@ class SettingOption(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """The name under which a command gets the value."""
+        """The name of the command's parameter."""
         return self.setting.replace(".", "__")
 
     @property
     def blamed(self) -> str:
-        """What the user has to change if the value is wrong."""
+        """What the user has to change if the value is wrong: the option, and the variable beside it if that is set."""
         flag, variable = self.flags.partition("/")[0], self.attributes.get("envvar", "")
         return f"{flag} (or {variable})" if os.environ.get(variable) else flag
 
@@ -67,8 +67,8 @@ OPTIONS: Mapping[str, SettingOption] = MappingProxyType(
             ),
             SettingOption(
                 "act_after_s", "--act-after", ACTIONS,
-                "Seconds between the report of an unproven hang and the action (default: as long as it had to last to be "
-                "reported, at least 60).",
+                "Seconds between the report of an unproven hang and the action (default: as long as the hang had to last to "
+                "be reported, at least 60).",
                 {"metavar": "SECONDS", "type": float},
             ),
             SettingOption(
@@ -111,12 +111,12 @@ OPTIONS: Mapping[str, SettingOption] = MappingProxyType(
             ),
             SettingOption(
                 "condition_values", "--condition-values/--no-condition-values", EVIDENCE,
-                "Compare booleans and small integers that conditions in the code name, and show them.",
+                "Keep booleans and small integers that conditions in the code use, and compare them between ranks (the default).",
                 {"default": None},
             ),
             SettingOption(
                 "native_stacks", "--native-stacks", EVIDENCE,
-                "Read all threads of ranks that hang, also NCCL's, with native frames (pystack); pauses each rank for a moment.",
+                "Read all threads of hanging ranks with native frames (pystack), NCCL's too; pauses each rank for a moment.",
                 {"is_flag": True, "default": None},
             ),
             SettingOption(

@@ -1,8 +1,8 @@
 """``torchrun --logs-specs hangwatch``: torchrun itself loads the probe into its workers and starts an agent that ends with it.
 
-An entry point of the group ``torchrun.logs_specs`` (torch 2.13, ``torch/distributed/run.py``): torchrun makes one object of
-it, before its rendezvous, and calls ``reify`` before each start of its workers, after a restart again. It imports torch and of
-ours what is light, as it runs in torchrun's own process, and whatever fails here fails not there.
+An entry point of the group ``torchrun.logs_specs`` (torch 2.13, ``torch/distributed/run.py``): torchrun makes one object of it
+before its rendezvous, and calls ``reify`` before each start of its workers, also after a restart. It runs in torchrun's own
+process, so it imports only torch and what is light of ours, and none of its failures reaches torchrun.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Action(NamedTuple):
 
     @property
     def form(self) -> str:
-        """Its form in the settings."""
+        """How it is written in the settings."""
         return f"{self.name}:CMD" if self.command else self.name
 
 
@@ -209,5 +209,5 @@ class Settings(_Section, frozen=True):
 
     @property
     def patience_s(self) -> float | None:
-        """The patience that was set; None if it is learnt."""
+        """The patience that the user has set, in seconds; None if it is learnt."""
         return self.stall_after_s or None

@@ -77,7 +77,7 @@ def _verb(ranks: tuple[int, ...]) -> str:
 
 
 def _whom_outside(case: Case) -> str:
-    """Return whom the waiting leads to: a member of a group that no rank says it is, or who is to set a key of a store."""
+    """Return for whom the ranks wait: for a member of a group that no seen process claims to be, or for a key of a store."""
     edges = case.graph.leaving
     ranks = tuple(sorted({r for e in edges for r in e.waiters}))
     who = list_ranks(ranks)

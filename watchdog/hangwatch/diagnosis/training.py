@@ -23,7 +23,7 @@ class TrainingDiagnosis:
 
     @property
     def onset_ns(self) -> int:
-        """When the first bad line was written (wall clock)."""
+        """When the first bad line was written (wall clock, ns)."""
         return self.case.fault.first.at_ns
 
 

@@ -21,7 +21,7 @@ class LocalExchange:
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """None: it exists only in this process."""
+        """None, because it exists only in this process."""
         return None
 
     @property

@@ -31,7 +31,7 @@ class ExchangeChoice:
 
     @property
     def shown(self) -> str:
-        """Its name for messages, without password."""
+        """How messages name it, without a password."""
         if self.kind == "redis":
             return hide_password(self.url)
         return self.kind if self.port is None else f"{self.kind}:{self.port}"

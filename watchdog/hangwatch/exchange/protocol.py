@@ -21,7 +21,7 @@ class Exchange(Protocol):
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Host and port; None if it is in this process. The route to it determines this node's own address."""
+        """Host and port; None if it exists only in this process. The route there determines this node's own address."""
         ...
 
     @property

@@ -1,7 +1,7 @@
 """An exchange in which values count only if their writer has a secret. May import the protocol and the standard library.
 
 Each value is an HMAC-SHA256 (RFC 2104), a counter, and the content; the HMAC covers the place of the value too, so that a value
-means nothing at another place. Nothing is encrypted. The lease is left as it is: to take it is no statement about the job.
+means nothing at another place. Nothing is encrypted. The lease is not sealed: to take it says nothing about the job.
 """
 
 from __future__ import annotations

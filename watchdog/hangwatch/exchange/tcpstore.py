@@ -109,7 +109,7 @@ class TcpStoreExchange:
 
     @property
     def authenticated(self) -> bool:
-        """False: torch's store lets everybody in."""
+        """False, because torch's store lets everybody in."""
         return False
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:

@@ -80,7 +80,7 @@ class RankIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """The name of a process of another world than the job's own, ``engine/0``; empty for the job's own ranks."""
+        """Its name in a world other than the job's own, such as ``engine/0``; empty for the job's own ranks."""
         return self.world if self.world_rank is None else f"{self.world}/{self.world_rank}"
 
     @property
@@ -139,7 +139,7 @@ class RankCapture(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def world_progress(self) -> tuple[GroupProgress, ...]:
-        """Its progress in the default group, per backend, without numbers that do not count collectives alone."""
+        """Its progress in the default group, one entry a backend, without numbers that count more than collectives."""
         return tuple(p for p in self.progress or () if p.group.description == DEFAULT_GROUP and not p.mixed)
 
     @property

@@ -51,7 +51,7 @@ class Group(msgspec.Struct, frozen=True, order=True, dict=True):
 
     @property
     def label(self) -> str:
-        """The name for people: ``default_pg``, ``dp``, or ``group 3`` without a description (torch writes ``undefined`` then)."""
+        """The name for people: ``default_pg``, ``dp``, or ``group 3`` if torch gives no description (``undefined``)."""
         if self.description and self.description != "undefined":
             return self.description
         return f"group {self.name}" if self.name else "a group without a name"
@@ -134,7 +134,7 @@ class GroupHistory(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> int:
-        """The last number on record."""
+        """The last sequence number on record."""
         return self.segments[-1].stop - 1
 
     def place(self, seq: int) -> int | None:

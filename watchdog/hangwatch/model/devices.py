@@ -43,9 +43,8 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
 class KernelEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of the kernel's log that may explain why a rank ended or hangs.
 
-    ``at_ns``: wall clock. ``xid``: a GPU's error (``code``, ``bus_id``); ``sxid``: an NVSwitch's; ``oom``: a process
-    killed for memory. ``pid``: the process that the
-    kernel names; ``rank``: its rank.
+    ``at_ns``: wall clock. ``xid``: a GPU's error (``code``, ``bus_id``); ``sxid``: an NVSwitch's; ``oom``: a process killed
+    for memory. ``pid``: the process that the kernel names; ``rank``: its rank.
     """
 
     at_ns: int

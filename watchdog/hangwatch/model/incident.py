@@ -1,6 +1,6 @@
 """The incident document, schema ``hangwatch.incident/3``: the contract with users, dashboards and tests.
 
-Schema 1 had no ``name``, ``world`` and ``world_rank`` of ranks, schema 2 no ``how`` of causes. Both are read as they are.
+Schema 1 had no ``name``, ``world`` and ``world_rank`` of ranks, schema 2 no ``how`` of causes. Both can still be read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def certainty(self) -> str:
-        """How sure it is, for people: ``98%``, or ``not measured``."""
+        """How sure the cause is, for people: ``98%``, or ``not measured``."""
         return f"{self.confidence:.0%}" if self.measured else "not measured"
 
 
@@ -179,12 +179,12 @@ class JobEntry(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What people call it: its name, else the file name of its script, else its id."""
+        """The title for people: the job's name, else the file name of its script, else its id."""
         return title_job(self.id, self.name, self.script)
 
     @property
     def described(self) -> str:
-        """Its launcher and size in words, ``torchrun, 2 ranks: trainer``."""
+        """Its launcher and size in words: ``torchrun, 2 ranks: trainer``."""
         return describe_job(self.launcher, self.world_size, self.role)
 
 
@@ -223,16 +223,16 @@ class JobHistory(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def number(self) -> int:
-        """Which hang of the job this one is, from 1."""
+        """The number of this hang among the hangs of the job, from 1."""
         return max(self.hangs, len(self.before) + 1)
 
 
 class SecondLook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How it stands with acting on a hang that was reported: the captures since have to agree.
+    """Whether a reported hang may be acted on: the captures since its report have to agree.
 
-    ``until``: acted on at the earliest then (RFC 3339), empty while it is called off. ``unless``: what would call it off, in
-    words, empty if what was seen is no ground to act; ``called_off``: what has, last. ``action``: what is to be done then,
-    ``end the job``, empty if nothing is. ``passed``: the captures have agreed until then.
+    ``until``: the earliest time of the action (RFC 3339); empty while it is called off. ``unless``: what would call it
+    off, in words; empty if what was seen is no ground to act. ``called_off``: what called it off last. ``action``: what
+    is to be done then, ``end the job``; empty if nothing is. ``passed``: the captures have agreed until then.
     """
 
     until: str
@@ -291,5 +291,5 @@ class Incident(msgspec.Struct, frozen=True):
 
     @property
     def may_be_acted_on(self) -> bool:
-        """Whether nothing more has to be seen before the job is stopped for it."""
+        """True if the job may be stopped for it: there is no second look, or the second look has passed."""
         return self.second_look is None or self.second_look.passed

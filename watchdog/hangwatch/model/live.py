@@ -30,7 +30,7 @@ class LiveRank(msgspec.Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """Its rank, or its name."""
+        """Its name, or its number if it has none."""
         return self.name or str(self.rank)
 
 
@@ -74,17 +74,17 @@ class LiveJob(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What people call it, as ``JobEntry.title``."""
+        """The title for people, as ``JobEntry.title``."""
         return title_job(self.id, self.name, self.script)
 
     @property
     def described(self) -> str:
-        """Its launcher and size in words; if it has other worlds, also what its own ranks do."""
+        """Its launcher and size in words. If the job has other worlds, also the role of its own ranks."""
         return describe_job(self.launcher, self.world_size, self.role if self.names else "")
 
     @property
     def names(self) -> dict[int, str]:
-        """Names of processes of other worlds than the job's own, by number."""
+        """The names of processes of worlds other than the job's own, by number."""
         return {one.rank: one.name for one in self.ranks if one.name}
 
 

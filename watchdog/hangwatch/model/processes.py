@@ -193,24 +193,24 @@ class ProcessSample(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def other_ends(self) -> tuple[int, ...]:
-        """The pids on this node that have the other end: ``server``, or several, any of which may be the awaited one."""
+        """The pids of this node at the other end of what it reads or writes; if several, any may be the awaited one."""
         return (self.server,) if self.server is not None else self.servers
 
     @property
     def writers(self) -> tuple[int, ...]:
-        """The related processes that may write to the pipe it is blocked on: 12 and 13 of ``pipe:[7] from 12 cat, 13 sort``."""
+        """The pids that may write to the pipe it is blocked on: 12 and 13 of ``pipe:[7] from 12 cat, 13 sort``."""
         return self._at_pipe("from")
 
     @property
     def lock_owner(self) -> int | None:
-        """The process that has the lock on the file it waits for: 12 of ``/srv/ledger.db held by 12 python``."""
+        """The pid that holds the awaited lock, 12 of ``/srv/ledger.db held by 12 python``; None if there is none."""
         _, found, owner = (self.blocked_on or "").rpartition(" held by ")
         pid = owner.partition(" ")[0]
         return int(pid) if found and pid.isdigit() else None
 
     @property
     def child_at_pipe(self) -> ChildProcess | None:
-        """The child that is alone at the other end of the pipe it is blocked on; None if there is none."""
+        """The child that alone has the other end of the pipe it is blocked on; None if there is none."""
         ends = self.writers or self._at_pipe("to")
         return next((child for child in self.children if ends == (child.pid,)), None)
 

@@ -16,12 +16,12 @@ class ReceiverKind(NamedTuple):
 
     @property
     def option(self) -> str:
-        """The option of ``run`` and ``agent``."""
+        """The command-line option of ``run`` and ``agent``."""
         return f"--{self.name}"
 
     @property
     def variable(self) -> str:
-        """The environment variable, which is safer than the option: every user of the machine can see a command line."""
+        """The environment variable. It is safer than the option: every user of the machine can see a command line."""
         return f"HANGWATCH_{self.name.upper()}"
 
 

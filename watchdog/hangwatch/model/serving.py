@@ -64,7 +64,7 @@ class EngineState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """What people read: ``vLLM at 127.0.0.1:8000``."""
+        """The name for people: ``vLLM at 127.0.0.1:8000``."""
         return f"{TITLES[self.kind]} at {self.address}"
 
     @property
@@ -92,7 +92,7 @@ class EngineState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def says(self) -> str:
-        """Demand against progress, for people: ``12 requests wait and 3 run, no token for 95 s``."""
+        """Its demand and progress, for people: ``12 requests wait and 3 run, no token for 95 s``."""
         verbs = ((self.waiting, "wait", "waits"), (self.running, "run", "runs"))
         counts = [(number, several if number > 1 else one) for number, several, one in verbs if number]
         first = [f"{n} request{'s' if n > 1 else ''} {verb}" for n, verb in counts[:1]]

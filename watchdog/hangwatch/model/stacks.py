@@ -104,7 +104,7 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def loops(self) -> list[Block]:
-        """The loops around the line within its function, outermost first."""
+        """The loops around the line in its function, outermost first."""
         return [block for block in self.blocks if block.kind in {"for", "while"}]
 
 
@@ -126,7 +126,7 @@ class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """What it is called, for people: its name, or its number where it has none."""
+        """The label for people: its name, or its number if it has none."""
         return self.name or str(self.os_thread_id)
 
 
@@ -145,11 +145,11 @@ class StackSample(msgspec.Struct, frozen=True):
 
     @property
     def main(self) -> ThreadStack | None:
-        """The main thread, if it was seen (it may have left Python for good)."""
+        """The main thread; None if it was not seen, as when it has left Python for good."""
         return next((t for t in self.threads if t.is_main), None)
 
     @property
     def main_frames(self) -> tuple[Frame, ...]:
-        """The frames of the main thread; none if it was not seen."""
+        """The frames of the main thread; empty if it was not seen."""
         main = self.main
         return main.frames if main is not None else ()

@@ -1,6 +1,6 @@
 """Summaries of the incidents in a state directory. May import the model and msgspec.
 
-The document of a job with thousands of ranks has megabytes, so each is read again only after it has changed.
+The document of a job with thousands of ranks takes megabytes, so each is read again only after it has changed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class IncidentSummary(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> Literal["open", "over", "dump"]:
-        """Whether the incident has ended; ``dump`` if ``hangwatch dump`` wrote it and nobody watches it."""
+        """Whether the incident is open or over; ``dump`` if ``hangwatch dump`` wrote it and no agent watches it."""
         if self.id.endswith(DUMP_SUFFIX):
             return "dump"
         return "open" if self.ended_at is None else "over"

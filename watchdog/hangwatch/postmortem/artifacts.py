@@ -96,9 +96,9 @@ def _says_nothing(capture: Capture) -> bool:
 
 
 def _take_bundles(contents: Iterable[Content | Aside], bundles: _Bundles) -> Iterator[Content | Aside]:
-    """Yield what is no part of a bundle.
+    """Yield what is not part of a bundle.
 
-    Parts are put into ``bundles``, by the bundle's folder and their name in it.
+    Put the parts into ``bundles``, by the bundle's folder and their name in it.
     """
     for content in contents:
         part = _BUNDLE_FILE.fullmatch(content.name)

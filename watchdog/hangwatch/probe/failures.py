@@ -141,7 +141,7 @@ def _say_handled(found: Any) -> list[str]:
 
 
 def watch_threads() -> None:
-    """From now on note what ends a thread: nothing is left of a dead thread or its exception.
+    """Note from now on what ends a thread: nothing else is left of a dead thread and its exception.
 
     The previous hook still runs as ever; one that is set later replaces ours.
     """
@@ -158,7 +158,7 @@ def watch_threads() -> None:
 
 
 def forget_threads() -> None:
-    """In a forked child, forget what happened in the parent."""
+    """Forget, in a forked child, what happened in the parent."""
     _State.threads = []
 
 

@@ -105,7 +105,7 @@ class Probe:
                     pass
 
     def abandon(self) -> None:
-        """In a forked child, forget the probe; the parent's sockets and files stay as they are."""
+        """Forget the probe, in a forked child. The parent's sockets and files stay as they are."""
         self._stopping = True
         if self._terminates is not None:
             self._terminates.remove()

@@ -70,7 +70,10 @@ def _clocked_s(one: Deadline, values: Mapping[str, str]) -> tuple[float, float] 
 
 
 def _counted_s(one: Countdown, values: Mapping[str, str]) -> tuple[float, float] | None:
-    """The loop may be anywhere in its present sleep, so it may end sooner by that."""
+    """Return when the loop ends at the latest, and how much sooner it may end, both in seconds; None if unknown.
+
+    The loop may be anywhere in its present sleep.
+    """
     now, limit, *sleeps = (_number(part, values) for part in (one.counter, one.limit, *one.sleeps))
     if now is None or limit is None or None in sleeps or (rounds := (limit - now) / one.step) < 0:
         return None

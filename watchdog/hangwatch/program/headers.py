@@ -47,7 +47,7 @@ class Header:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """All names in it, with attributes and the words of strings."""
+        """All names in it, including attributes and the words in strings."""
         return frozenset(name for name in _NAME.findall(self.said) if not iskeyword(name))
 
     @cached_property
@@ -57,12 +57,12 @@ class Header:
 
     @cached_property
     def over(self) -> str:
-        """The iterable of a ``for``; empty for other blocks."""
+        """The iterable of a ``for``; empty for any other block."""
         return self.said.partition(" in ")[2] if self.word == "for" else ""
 
     @cached_property
     def tree(self) -> ast.expr | None:
-        """The condition or the iterable; None for other blocks, and for a header that was cut."""
+        """The condition or the iterable as a tree; None for any other block, and if the header was cut."""
         return parse(self.over or self.said) if self.word in {"if", "elif", "while", "for"} else None
 
     @cached_property
@@ -116,7 +116,7 @@ def names_rank(text: str) -> bool:
 
 
 def parse(text: str) -> ast.expr | None:
-    """Return the text as an expression; None if it is none."""
+    """Return the text as an expression; None if it is not one."""
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -195,7 +195,7 @@ def ends_early(loop: _Loop, counter: str = "") -> bool:
     """True if a loop may be left by a condition that is not on its ``counter``."""
 
     def ends(body: Sequence[ast.stmt], own: bool) -> bool:
-        """``own``: a ``break`` here leaves this loop."""
+        """Return whether these statements may leave the loop. ``own``: a ``break`` here leaves it."""
         for one in body:
             if isinstance(one, ast.Return) or (own and isinstance(one, ast.Break)):
                 return True

@@ -184,7 +184,10 @@ def _of_for(loop: ast.For | ast.AsyncFor) -> Iterator[Holder]:
 
 
 def _of_comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Iterator[Holder]:
-    """A generator may be left before its data end, or by a condition on the size of an item."""
+    """Yield the variables of a comprehension.
+
+    A generator may be left before its data end, so it yields only those whose size a condition compares.
+    """
     whole = not isinstance(node, ast.GeneratorExp)
     for part in node.generators:
         asked = {name for test in part.ifs for name in _compared(test)}

@@ -87,13 +87,13 @@ class EngineWatch:
 
     @property
     def port(self) -> int:
-        """The port at which it answers."""
+        """The port at which the engine answers."""
         parts = urlsplit(self.url)
         return parts.port or _PORTS[parts.scheme]
 
     @property
     def pids(self) -> frozenset[int]:
-        """Its living processes."""
+        """The pids of its living processes."""
         return frozenset(pid for pid, member in self._members.items() if member.gone_s is None)
 
     def take_answer(self, now_s: float) -> None:
@@ -204,7 +204,7 @@ class EngineWatch:
 
     @property
     def title(self) -> str:
-        """What its makers call it."""
+        """The product's name: ``vLLM``; ``the engine`` if it is not known yet."""
         return TITLES[self.kind] if self.kind is not None else "the engine"
 
     @property

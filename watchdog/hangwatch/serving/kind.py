@@ -48,7 +48,7 @@ def _await_commands(ranks: Case) -> bool:
 
 
 def summarize_engine(engine: EngineState, stall: EngineStall, kind: Kind, cause: Cause) -> str:
-    """Return which engine it is, its requests and its progress, because of whom, and why."""
+    """Return the sentence of the verdict: which engine, its requests and its progress, who holds it up, and why."""
     verb = "makes no progress" if kind == "straggler" else "hangs"
     culprits = stall.blame.culprits
     who = f", because of {number_ranks(culprits)}" if culprits else ""

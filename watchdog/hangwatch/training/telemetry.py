@@ -39,7 +39,7 @@ class OutputReader:
     _thread: threading.Thread | None = None
 
     def watch(self, ranks: tuple[WatchedRank, ...]) -> None:
-        """From now on read the files of these ranks; starts the thread."""
+        """Read the files of these ranks from now on; start the thread if there is none."""
         self._ranks = ranks
         if self._thread is None and ranks:
             self._thread = threading.Thread(target=self._run, name="hangwatch-output", daemon=True)
@@ -117,7 +117,10 @@ class TrainingTelemetry:
 
     @property
     def step(self) -> int | None:
-        """The step that all ranks have reached that report it themselves; logs have only some steps."""
+        """The last step that all ranks which report steps themselves have reached; None if none does.
+
+        Logs do not count: they have only some steps.
+        """
         return min(self._reached.values(), default=None)
 
     def stop(self) -> None:

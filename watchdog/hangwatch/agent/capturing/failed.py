@@ -85,9 +85,9 @@ def reopen_last(flight: FlightRecord, stack: StackSample | None) -> FlightRecord
 
 
 def _stood_still(ranks: Sequence[RankCapture]) -> list[RankCapture]:
-    """Return the ranks, without the end of one whose last operation did not match that of a rank that failed in it.
+    """Return the ranks, with a rank still in its last operation if that did not match what a failed rank was in.
 
-    If a smaller message fits, Gloo calls the operation completed on that side, and may end its peer.
+    If a smaller message fits, Gloo calls the operation completed on that side, and the rank may go on to its end.
     """
     last = {r.identity.pid: r.flight.operations[-1] for r in ranks if r.flight is not None and len(r.flight.operations)}
     failed = {(o.group.key, o.seq): signature(o) for o in last.values() if not o.completed}

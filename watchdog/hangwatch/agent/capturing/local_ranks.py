@@ -78,7 +78,7 @@ class LocalRanks:
 
     @property
     def in_order(self) -> list[RankIdentity]:
-        """All ranks that were seen, by number."""
+        """All ranks that were seen, ordered by number."""
         return [self.known[rank] for rank in sorted(self.known)]
 
     @property
@@ -88,7 +88,7 @@ class LocalRanks:
 
     @property
     def living(self) -> list[RankIdentity]:
-        """The ranks whose processes exist."""
+        """The ranks whose processes still exist."""
         return [identity for rank, identity in self.known.items() if rank not in self.lost_since_s]
 
     @property

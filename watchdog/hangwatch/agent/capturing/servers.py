@@ -98,8 +98,8 @@ async def find_task_workers(
 ) -> tuple[dict[int, tuple[RayTask, ...]], tuple[RankIdentity, ...]]:
     """Return the unfinished Ray tasks of processes in ``ray.get`` or ``ray.wait``, by pid, and who runs them.
 
-    ``callers``: with the names of what they may have called. Of one that no dashboard knows, as Ray by default gives its
-    answers to holders of a token alone, the workers with such a title are returned. ``known``: pids that are not.
+    ``callers``: with the names of what they may have called. If no dashboard knows a caller (by default, Ray answers only
+    holders of a token), its workers are those with such a name in their title. ``known``: pids to leave out.
     """
     tasks = await find_tasks({one.pid for one in callers})
     called = {name for one, names in callers.items() if one.pid not in tasks for name in names}

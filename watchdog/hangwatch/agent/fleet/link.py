@@ -1,7 +1,7 @@
 """The link of one node to the exchange, for one job: a task that publishes, keeps the lease and reads, each second.
 
-It goes on while a tick captures for seconds; ticks only read its findings. Whatever happens to the exchange, nothing
-is raised and nobody waits: the link is down, and comes back by itself.
+It goes on while a tick captures for seconds; ticks only read its findings. If the exchange fails, nothing is raised and
+nobody waits: the link is down, and comes back by itself.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Link:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What the link cannot see."""
+        """What the exchange hides from this node: that it cannot be reached, and members that cannot be read."""
         down = (
             (Gap("peer discovery", f"unreachable since {self._down_since}: {self._why}", hint=_HINT),)
             if self.alone
@@ -129,12 +129,12 @@ class Link:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The other agents, as ``Digest.agent``."""
+        """The other agents of the job, as ``Digest.agent``."""
         return tuple(member.digest.agent for member in self.members.members.values())
 
     @property
     def distrust(self) -> str:
-        """Why nothing may be done to the job on the word of the other nodes alone; empty if it may."""
+        """Why the word of the other nodes is no ground to act on the job; empty if it is."""
         return "" if self.exchange.authenticated else _UNAUTHENTICATED
 
     def hurry(self) -> None:
@@ -205,7 +205,7 @@ class Link:
 
     @property
     def question(self) -> Question | None:
-        """The last question of the lease holder, if that is another agent; else None."""
+        """The last question of the lease holder; None if there is none, or if this agent holds the lease."""
         notice = self.notice
         return notice.question if notice is not None and notice.holder != self.holder else None
 

@@ -122,7 +122,7 @@ class JobFleet:
 
     @property
     def distrust(self) -> str:
-        """Why this agent may do nothing to the job, whatever the captures show; empty if it may, or if it goes on alone."""
+        """Why this agent must not act on the job, whatever the captures show; empty if it may act, or is alone."""
         return self.link.distrust if self.link.leads and self.link.agents else ""
 
     @property
@@ -132,7 +132,7 @@ class JobFleet:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What cannot be seen of the other nodes."""
+        """What this node cannot see of the other nodes."""
         return self.link.gaps
 
     def lingers(self) -> bool:

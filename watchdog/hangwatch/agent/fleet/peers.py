@@ -64,7 +64,7 @@ class Member:
 
     @property
     def offset_ns(self) -> int:
-        """What to add to its times to get this node's clock, in ns; 0 if the clocks agree."""
+        """Nanoseconds to add to this member's times to get this node's clock; 0 if the clocks agree."""
         least = min(self._offsets_ns, default=0)
         return least if abs(least) > _SAME_CLOCK_NS else 0
 

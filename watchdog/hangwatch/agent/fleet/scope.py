@@ -228,7 +228,7 @@ class FleetScope:
 
     @property
     def _called(self) -> dict[str, str]:
-        """Names of the other nodes, by their keys."""
+        """The names of the other nodes, by their keys."""
         return tell_apart(self.node, {m.name: m.digest.node for m in self.link.members.members.values()})
 
     @property

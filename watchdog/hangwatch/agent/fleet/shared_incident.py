@@ -96,7 +96,7 @@ class SharedIncident:
         await self._adopt(shared, await self.scope.last_here())
 
     async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
-        """If this node leads, tell the others the current state of the incident."""
+        """Tell the others the current state of the incident, if this node leads."""
         if self.link.leads:
             await self._put_up(record, announced=announced, complete=complete)
 

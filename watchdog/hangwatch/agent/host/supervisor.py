@@ -75,7 +75,7 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """The pid of the command that runs, or ran last; None before the first."""
+        """The pid of the command, or of its last run if it has ended; None before the first."""
         return self.process.pid if self.process is not None else None
 
     def start(self) -> int:

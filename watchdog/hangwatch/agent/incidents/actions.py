@@ -1,6 +1,7 @@
-"""What is done about an incident: report, stop or restart the job, raise in its ranks, run a command of the user's.
+"""Acts on an incident: reports it, stops or restarts the job, raises in its ranks, runs the user's command.
 
-``decide`` is pure; ``Actor`` takes the action, after the capture is on disk, once an incident, whichever agent confirmed it.
+``decide`` is pure; ``Actor`` takes the action once per incident, after the capture is on disk, whichever agent confirmed the
+hang.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Decision:
 
 
 def policy_for(settings: Settings, verdict: Verdict) -> tuple[str, Policy]:
-    """The policy for a verdict's kind, with the name by which users know it; one that reports where there is none."""
+    """Return the option that decides about a verdict of this kind, and its policy; ``""`` and a report if no option does."""
     if verdict.kind in HANG_KINDS:
         return "on-hang", settings.on_hang
     if verdict.kind == "silent_failure":
@@ -45,7 +46,10 @@ def policy_for(settings: Settings, verdict: Verdict) -> tuple[str, Policy]:
 
 
 def decide(policy: Policy, verdict: Verdict, taken_s: Collection[float], now_s: float) -> Decision:
-    """Whether the policy asks for its action now. ``taken_s``: when actions were taken before, in the clock of ``now_s``."""
+    """Return whether the policy asks for its action now, and if not, why.
+
+    ``taken_s``: when earlier actions were taken, on the same clock as ``now_s``.
+    """
     if policy.kind == "report":
         return Decision(False)
     if not policy.reaches(verdict.severity):
@@ -60,15 +64,15 @@ def decide(policy: Policy, verdict: Verdict, taken_s: Collection[float], now_s: 
 
 
 def why_stop_instead(incident: Incident, control: JobControl) -> str:
-    """Why a job is to be stopped that would be restarted otherwise: that would not help, or cannot be done. Empty if neither."""
+    """Return why to stop a job instead of restarting it: a restart would not help, or is impossible. Empty if neither."""
     certain = why_certain_to_recur(incident.history) if incident.history is not None else ""
     return certain or control.why_no_restart(incident)
 
 
 def hook_environment(incident: Incident, path: Path | None, action: str = "exec") -> dict[str, str]:
-    """What the user's command gets: ``HANGWATCH_INCIDENT`` is the bundle's directory, the rest the verdict's fields.
+    """Return the environment variables of the user's command: where the bundle is, and the verdict's fields.
 
-    ``action``: what is done beside it, ``exec`` where it is all that is done.
+    ``action``: the action taken as well; ``exec`` if the command is the only one.
     """
     verdict, history = incident.verdict, incident.history
     return {
@@ -245,7 +249,7 @@ class Actor:
         return raised.in_words() if not raised.left else await self._fall_back(incident, raised)
 
     async def _fall_back(self, incident: Incident, raised: Raised) -> str:
-        """Some rank could not be woken: the ranks that remain are ended, for their launcher to restart them, or the job is."""
+        """Restart the job if its launcher would, else stop it, because some rank did not raise. Return what was done."""
         # Where some were woken the others wait in vain, whatever has become of the incident.
         if incident.id in self._over and not raised.ranks:
             return f"{raised.in_words()}; the incident is over"

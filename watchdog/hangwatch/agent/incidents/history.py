@@ -1,7 +1,7 @@
-"""The hangs of one job, one after the other: what is kept of each, which nodes come again, and whether a hang is certain to.
+"""The hangs of one job in order: what is kept of each, which nodes recur, and whether another restart must hang again.
 
-Pure but for ``HangHistory`` and ``Histories``, which keep them, and begin with what bundles of the same job have. May import the
-model, the bundles' readers and the names of jobs.
+Pure, except that ``HangHistory`` and ``Histories`` keep the hangs, and begin with those in bundles of the same job. May import
+the model, the bundles' readers and the names of jobs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAY_BE_THE_NODE = frozenset({"stall", "rank_lost"})
 
 
 def make_past_hang(incident: Incident, step: int | None) -> PastHang:
-    """What is kept of a hang. ``step``: the training step that all ranks had reached."""
+    """Return what is kept of a hang. ``step``: the training step that all ranks had reached; None if unknown."""
     verdict = incident.verdict
     nodes = {entry.rank: entry.node for entry in incident.ranks}
     culprits = {nodes[rank] for rank in verdict.culprit_ranks if nodes.get(rank)}
@@ -50,7 +50,10 @@ def make_past_hang(incident: Incident, step: int | None) -> PastHang:
 
 
 def find_repeated_nodes(hangs: Sequence[PastHang]) -> tuple[str, ...]:
-    """The nodes that had the culprits again and again; never all nodes of a job, and none for a fault of the program."""
+    """Return the nodes that had the culprits in several of the last hangs.
+
+    Hangs caused by the program are not counted, nor those in which every node of the job had a culprit.
+    """
     counts: Counter[str] = Counter()
     for hang in hangs[-_OF_LAST:]:
         if hang.kind in _MAY_BE_THE_NODE and hang.spared:
@@ -59,9 +62,9 @@ def find_repeated_nodes(hangs: Sequence[PastHang]) -> tuple[str, ...]:
 
 
 def why_certain_to_recur(history: JobHistory) -> str:
-    """Why another restart would hang again: a proven deadlock at the same line and step, before a restart and after it.
+    """Return why a restart cannot help: a proven deadlock came back at the same line and step after hangwatch restarted.
 
-    Empty if it may not. Of a hang before this agent it is not known what was changed since.
+    Empty if it may help. Restarts before this agent do not count: the program may have changed since.
     """
     if not history.before or not history.restarts:
         return ""
@@ -74,7 +77,10 @@ def why_certain_to_recur(history: JobHistory) -> str:
 
 
 def read_history(state_dir: Path, job_id: str) -> JobHistory | None:
-    """The hangs of a job up to the last one in a state directory, whichever agent reported it; None where there is none."""
+    """Return the history that the newest hang of a job in ``state_dir`` has, whichever agent reported it.
+
+    None if there is no such hang, or if later runs of the job have another id.
+    """
     if not names_later_runs(job_id):
         return None
     for found in Archive(state_dir).list():
@@ -103,11 +109,11 @@ class HangHistory:
     _recalled: bool = False
 
     def note_restart(self) -> None:
-        """Hangwatch restarts the job now."""
+        """Count a restart by hangwatch."""
         self.restarts += 1
 
     async def recall(self, job_id: str) -> None:
-        """Begin with the hangs before this agent, once: it may be another run of the job, on other nodes."""
+        """Read once what earlier agents kept: this may be a later run of the job, on other nodes."""
         if self._recalled or self.hangs:
             return
         self._recalled = True
@@ -115,9 +121,9 @@ class HangHistory:
             self.hangs, self.count = [*known.before, known.now], known.number
 
     def note(self, incident: Incident, step: int | None) -> Incident:
-        """The incident with the history of its job, which it is a part of from now on. What is no hang is left as it is.
+        """Add a hang, and return the incident with the history of its job. Return any other incident unchanged.
 
-        The history that an incident of another node brings along is taken over.
+        An incident that comes with a history, from another node, replaces ours.
         """
         if incident.verdict.kind not in HANG_KINDS:
             return incident
@@ -143,7 +149,7 @@ class HangHistory:
 class Histories:
     """The hangs of jobs, by their ids. ``one_job``: all are one job, which has another id each time that it is run again.
 
-    ``read`` is for each of them.
+    ``read``: see ``HangHistory``.
     """
 
     one_job: bool = False
@@ -151,7 +157,7 @@ class Histories:
     _by_job: dict[str, HangHistory] = field(default_factory=dict)
 
     def of(self, job_id: str) -> HangHistory:
-        """The history of a job, which asks for what is known of it once it hangs."""
+        """Return the history of a job. It reads what earlier agents kept only when the job hangs."""
         key = "" if self.one_job else job_id
         found = self._by_job[key] = self._by_job.pop(key, HangHistory(read=self.read))  # the newest is the last
         for oldest in list(self._by_job)[:-_JOBS_KEPT]:

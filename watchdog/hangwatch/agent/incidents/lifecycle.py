@@ -1,7 +1,7 @@
 """The life of an incident, and the one writer of its record: opened, changed, completed, adopted, closed.
 
-The order is the same each time: the bundle is on disk first, then whoever is to know is notified, and what takes long to find out
-is added last. May import the capturing room, the diagnosis and the bundle's writer.
+The order is always the same: write the bundle, notify the receivers, and then add what takes long to find out. May import the
+capturing room, the diagnosis and the bundle's writer.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ async def _as_it_is(incident: Incident) -> Incident:
 
 
 def _as_judged(judged: Capture, completed: Capture) -> Capture:
-    """What was added to a capture, without newer records of ranks that have moved since: the verdict rests on what was before.
+    """Return ``completed``, but with the flight records of ``judged`` for ranks that have moved since.
 
-    Where a rank is gone, those that waited for it are soon told so, and their operations end.
+    The verdict rests on the old records. Once a rank has gone, those that waited for it get an error and move on.
     """
     before = {rank.rank: rank for rank in judged.ranks}
 
@@ -62,7 +62,7 @@ def _as_judged(judged: Capture, completed: Capture) -> Capture:
 
 
 def _awaited(rank: RankCapture) -> set[tuple[str, bool, int]]:
-    """The operations that a rank has in flight by its record."""
+    """Return the operations that a rank has in flight, according to its flight record."""
     return {(o.group.key, o.p2p, o.seq) for o in in_flight(rank.flight.operations if rank.flight else ())}
 
 
@@ -70,10 +70,11 @@ def _awaited(rank: RankCapture) -> set[tuple[str, bool, int]]:
 class IncidentLifecycle:
     """The incidents of one job, one after the other; ``record`` is the last one.
 
-    ``announce`` is called once an incident when its bundle is on disk, and again when it changes or ends; ``on_peer_incident``
-    instead of it for one that another node owns; ``tell_stand`` when the second look at one stands in another way. ``scope``
-    completes a bundle after the incident was announced, None: there is nothing to add. ``trim`` cuts a capture to what its bundle
-    is to hold. ``note`` adds to an incident what is known of its job's earlier ones.
+    ``announce`` is called for an incident once its bundle is on disk, and again when it changes or ends;
+    ``on_peer_incident`` instead if another node owns the incident. ``tell_stand`` is called when the state of its
+    second look changes. ``scope`` completes a bundle after the incident was announced; None if there is nothing to add.
+    ``trim`` cuts a capture to what its bundle is to hold. ``note`` adds to an incident what is known of its job's
+    earlier ones.
     """
 
     state_dir: Path
@@ -89,7 +90,7 @@ class IncidentLifecycle:
 
     @property
     def open_record(self) -> IncidentRecord | None:
-        """The incident that was reported and is not over."""
+        """The incident that was reported and is not over; None if there is none."""
         return self.record if self.record is not None and self.record.active else None
 
     def resume(self, record: IncidentRecord) -> None:
@@ -106,7 +107,7 @@ class IncidentLifecycle:
     ) -> None:
         """Report a new incident, or the open one again, of which more is known now.
 
-        ``since_ns``: since when it is suspected, for where no recorder dates its onset.
+        ``since_ns``: since when a hang is suspected; the onset if neither a recorder nor the samples tell it.
         """
         known_id = self.open_record.id if self.open_record is not None else None
         onset_ns = diagnosis.onset_ns or diagnosis.case.still_since_ns or since_ns or detected_ns
@@ -153,7 +154,7 @@ class IncidentLifecycle:
             await self.on_peer_incident(record.incident, record.path)
 
     async def complete_from_fleet(self, diagnosis: Diagnosis) -> None:
-        """Write the whole bundle here: that of the node which reported the incident may be gone with it."""
+        """Write the whole bundle here: the node that reported the incident may be gone, and its bundle with it."""
         if (record := self.record) is None:
             return
         incident = record.incident
@@ -162,12 +163,12 @@ class IncidentLifecycle:
         self.record = await self._store(incident, diagnosis, record.onset_ns)
 
     def give_up(self) -> None:
-        """Another node owns the incident from now on."""
+        """Leave the incident to the node that owns it from now on."""
         if self.record is not None:
             self.record = replace(self.record, owned_by_peer=True)
 
     def take_back(self) -> None:
-        """No other node is left to report the incident's end."""
+        """Own the incident again: no other node is left to report its end."""
         if self.record is not None:
             self.record = replace(self.record, owned_by_peer=False)
 
@@ -181,7 +182,7 @@ class IncidentLifecycle:
         await self.sharing.share(record, announced=True)
 
     async def close(self, at_ns: int) -> None:
-        """The incident is over: its bundle says so, and those who were notified of it are again."""
+        """End the incident: write that into its bundle, and tell everybody who was told of it."""
         await self.completed()
         if (record := self.open_record) is None:
             return
@@ -192,7 +193,7 @@ class IncidentLifecycle:
         await self.sharing.share(record, announced=True)
 
     async def _rewrite(self, record: IncidentRecord) -> None:
-        """Write the document of a bundle that is on disk anew."""
+        """Replace the document in a bundle that is on disk."""
         if record.path is not None:
             try:
                 await asyncio.to_thread(write_bundle, self.state_dir, record.incident, None)
@@ -215,13 +216,13 @@ class IncidentLifecycle:
                     log.error("the bundle could not be completed", exc_info=error)
 
     async def completed_everywhere(self) -> None:
-        """Before the job is ended here: let whichever node owns the incident have all it needs of the ranks."""
+        """Wait until the node that owns the incident has all it needs of the ranks, before the job is ended here."""
         await self.completed()
         if self.record is not None and self.record.owned_by_peer:
             await self.sharing.await_completion(self.record)
 
     async def _store(self, incident: Incident, diagnosis: Diagnosis, onset_ns: int) -> IncidentRecord:
-        """The record of an incident, its bundle on disk; where that cannot be written, the incident says so."""
+        """Write the bundle and return the incident's record. If the bundle cannot be written, the incident says so."""
         path: Path | None = None
         try:
             path = await asyncio.to_thread(write_bundle, self.state_dir, incident, self.trim(diagnosis.case.capture))

@@ -1,8 +1,8 @@
-"""``--on-hang raise``: every rank of this node is asked to raise the verdict, and it is seen which of them have.
+"""``--on-hang raise``: asks every rank of this node to raise the verdict, and sees which of them did.
 
-A rank that raises closes its connections, and whoever waits at their other ends meets an error of the backend's. So those that
-wait are asked first, which changes nothing for them yet, then the culprits, which may raise at once, and only then waits are
-ended. The agents of other nodes are given the time to ask theirs. May import the capturing and the host rooms, the model and
+A rank that raises closes its connections, and the ranks that wait at the other ends get an error of the backend's instead. So
+the waiting ranks are asked first, which changes nothing for them yet. The culprits follow, and may raise at once. Only then are
+waits ended. Agents of other nodes get the time to ask their ranks. May import the capturing and the host rooms, the model and
 the sources. A rank has raised once its beat says so, or its process is gone.
 """
 
@@ -32,14 +32,14 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Raised:
-    """In which ranks the verdict was raised, which ended without a word of it, and which are left, with the reason."""
+    """The ranks in which the verdict was raised, those that ended without saying so, and those left, with the reason."""
 
     ranks: tuple[int, ...] = ()
     ended: tuple[int, ...] = ()
     left: Mapping[int, str] = field(default_factory=dict)
 
     def in_words(self) -> str:
-        """One sentence."""
+        """Return in one sentence which ranks have raised, and why the others have not."""
         said = [f"raised in {number_ranks(self.ranks)}"] if self.ranks else []
         if self.ended:  # a forked rank leaves by os._exit, without a last beat
             said.append(f"{number_ranks(self.ended)} ended before reporting whether it raised")
@@ -48,7 +48,7 @@ class Raised:
 
 
 def describe(incident: Incident) -> str:
-    """What the exception says: the verdict and its cause, in one line."""
+    """Return the message of the exception: the verdict and its cause, in one line."""
     verdict = incident.verdict
     cause = f" Cause: {verdict.cause.title} ({verdict.cause.id})." if verdict.cause is not None else ""
     return " ".join(f"{verdict.kind}: {verdict.summary}{cause} Incident {incident.id}.".split())

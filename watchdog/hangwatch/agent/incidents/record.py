@@ -1,6 +1,6 @@
 """An incident that was reported, as the agent keeps it in memory, and who else keeps it.
 
-A record is frozen: ``lifecycle`` alone makes another of it.
+A record is frozen: only ``lifecycle`` replaces it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class IncidentRecord:
 
     @property
     def stands(self) -> bool:
-        """Whether it is a hang, and the second look at it has passed."""
+        """True if it is a hang that the second look has confirmed."""
         return self.incident.verdict.kind in HANG_KINDS and self.incident.may_be_acted_on
 
     @property
     def id(self) -> str:
-        """The incident's id, which is its bundle's name."""
+        """The incident's id, which is also the name of its bundle."""
         return self.incident.id
 
 
@@ -55,12 +55,12 @@ def withhold(incident: Incident, why: str) -> Incident:
 
 
 async def announce_to_nobody(incident: Incident, path: Path | None) -> None:
-    """An ``Announce`` for what is no news to anybody here."""
+    """Do nothing. An ``Announce`` for an agent that notifies nobody."""
     del incident, path
 
 
 async def tell_nobody(incident: Incident, path: Path | None, owned: bool) -> None:
-    """A ``TellStand`` where nobody acts."""
+    """Do nothing. A ``TellStand`` for an agent that takes no actions."""
     del incident, path, owned
 
 
@@ -83,7 +83,7 @@ class Unshared:
     """There is no other node."""
 
     async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
-        """Nobody is to know."""
+        """Do nothing: there are no other nodes."""
 
     async def await_completion(self, record: IncidentRecord) -> None:
-        """Nobody is waited for."""
+        """Return at once: there are no other nodes to wait for."""

@@ -1,4 +1,4 @@
-"""Incidents that an agent before this one has left open: found again for their job, or ended with it.
+"""Incidents that an earlier agent left open: resumed for their job, or ended if the job is gone.
 
 May import the sources, the diagnosis and the outputs. An incident is resumed for a job if the ranks in its bundle are the
 processes that run now (pid and start time); it is over when none of them lives. One of another node is left to that node.
@@ -32,24 +32,24 @@ class LeftOpen:
 
     @property
     def kind(self) -> Kind:
-        """What was found: a hang, a training that learns nothing, a late rank."""
+        """The kind of the incident's verdict."""
         return self.incident.verdict.kind
 
     def is_of(self, ranks: Iterable[RankIdentity]) -> bool:
-        """Whether these processes are its ranks: all that both know are the same, and there is one at least."""
+        """Return whether these are its ranks: at least one is known to both, and all of those are the same processes."""
         now = {identity.rank: identity for identity in ranks}
         both = [(one, now[one.rank]) for one in self.here if one.rank in now]
         return bool(both) and all(is_same_process(a, b) for a, b in both)
 
     def lives(self) -> bool:
-        """Whether any of its ranks still runs."""
+        """Return whether any of its ranks still runs."""
         stats = ((one, read_stat(one.pid)) for one in self.here)
         return any(
             stat is not None and stat.state != "Z" and is_same_start(stat, one.start_time) for one, stat in stats
         )
 
     def as_record(self) -> IncidentRecord:
-        """The incident as if this agent had reported it."""
+        """Return the incident as if this agent had reported it."""
         return IncidentRecord(self.incident, diagnose(self.capture), self.path, _parse_ns(self.incident.onset_at))
 
 
@@ -60,21 +60,21 @@ class Reopening:
     waiting: list[LeftOpen] = field(default_factory=list)
 
     def take(self, ranks: Iterable[RankIdentity]) -> tuple[LeftOpen, ...]:
-        """The incidents of the job with these ranks; they wait no more."""
+        """Remove and return the incidents of the job with these ranks."""
         known = tuple(ranks)
         found = tuple(one for one in self.waiting if one.is_of(known))
         self.waiting = [one for one in self.waiting if one not in found]
         return found
 
     def take_ended(self) -> tuple[LeftOpen, ...]:
-        """The incidents whose job is gone; they wait no more."""
+        """Remove and return the incidents whose job is gone."""
         ended = tuple(one for one in self.waiting if not one.lives())
         self.waiting = [one for one in self.waiting if one not in ended]
         return ended
 
 
 def find_left_open(state_dir: Path) -> Reopening:
-    """What is open in a state directory and belongs to this node. Bundles that cannot be read are left alone."""
+    """Return the open incidents in ``state_dir`` that have ranks on this node. Bundles that cannot be read are skipped."""
     node = node_name()
     found = []
     for summary in Archive(state_dir).list():
@@ -92,6 +92,6 @@ def find_left_open(state_dir: Path) -> Reopening:
 
 
 def _parse_ns(moment: str) -> int:
-    """RFC 3339 as nanoseconds since the epoch; the document of an agent before this one is all there is to tell it by."""
+    """Return an RFC 3339 time as nanoseconds since the epoch: an earlier agent has left nothing more exact."""
     since = datetime.fromisoformat(moment.replace("Z", "+00:00")) - datetime(1970, 1, 1, tzinfo=timezone.utc)
     return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000

@@ -1,7 +1,7 @@
 """Which bundles are kept: the choice is pure, the sweep is the only place that ever removes one.
 
 May import ``config.settings``, the outputs and the standard library. An incident that is open is never removed, whatever its
-size; what is no bundle of ours (a link, a file, a folder of other things) is never touched.
+size; anything that is not one of our bundles (a link, a file, another folder) is never touched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StoredBundle:
 
 
 def choose_expired(bundles: Iterable[StoredBundle], limits: Retention, now_s: float) -> tuple[str, ...]:
-    """The names of the bundles that have to go, the oldest first. What is open stays and counts all the same."""
+    """Return the names of the bundles to remove, oldest first. Open ones are never removed, but count towards the limits."""
     stored = sorted(bundles, key=lambda one: (one.changed_s, one.name))
     count, size_bytes = len(stored), sum(one.size_bytes for one in stored)
     expired = []

@@ -1,6 +1,6 @@
-"""From a capture to a diagnosis, and what is captured besides where it may change the verdict.
+"""Makes a diagnosis of a capture, and captures more where that may change the verdict.
 
-May import the analysis, the diagnosis and the capturing room. Knows of a job nothing but its captures.
+May import the analysis, the diagnosis and the capturing room. Knows nothing of a job but its captures.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ CALL_SITES_LIMIT = 8
 
 
 async def judge(capture: Capture, patience: Patience, before: Diagnosis | None = None) -> Diagnosis:
-    """The diagnosis; of thousands of ranks it takes seconds, in which beats, the lease and the page go on.
+    """Return the diagnosis. It may take seconds for thousands of ranks, so it runs in a thread.
 
-    ``before``: that of the same capture, some of whose ranks tell more now.
+    ``before``: the diagnosis of the same capture, of which some ranks tell more now.
     """
     case = before.case if before is not None else None
     return await asyncio.to_thread(diagnose, capture, patience=patience, min_wait_s=MIN_WAIT_S, before=case)
 
 
 async def with_hardware(scope: CaptureScope, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
-    """The same diagnosis with what the nodes say of their GPUs and their fabric, where that may change it.
+    """Return the diagnosis with the state of the nodes' GPUs and fabric, where that may change the verdict.
 
-    A proof needs none of it and does not wait for it: it comes into the bundle later.
+    A proof does not need it and does not wait for it; the bundle gets it later.
     """
     kind, case = diagnosis.verdict.kind, diagnosis.case
     together = case.blame.shape == "together" and (diagnosis.waited_s or 0.0) >= patience.stall_s
@@ -48,9 +48,9 @@ async def with_hardware(scope: CaptureScope, diagnosis: Diagnosis, patience: Pat
 
 
 async def with_order(scope: CaptureScope, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
-    """The same diagnosis with call sites, where all have called what they wait in, and no transfer between two of them ends.
+    """Return the diagnosis with the call sites of unfinished transfers, where every rank has called what it waits in.
 
-    Whether a send holds up what is behind it on a device, its call site tells (``dist.send``, a batch).
+    The call site (``dist.send``, a batch) tells whether a send holds up what is queued behind it on a device.
     """
     case = diagnosis.case
     if case.blame.shape != "together" or (diagnosis.waited_s or 0.0) < patience.stall_s:
@@ -63,9 +63,9 @@ async def with_order(scope: CaptureScope, diagnosis: Diagnosis, patience: Patien
 
 
 async def with_call_sites(scope: CaptureScope, diagnosis: Diagnosis, patience: Patience) -> Diagnosis:
-    """The same diagnosis with the call sites of both sides, where ranks diverged: their history tells why.
+    """Return the diagnosis with the call sites of both sides, where ranks diverged: their history tells why.
 
-    Else with those of the side that is shown, where its stack does not have the call: on NCCL the host goes on.
+    Otherwise with those of the ranks shown, if their stacks no longer have the call: on NCCL the host goes on.
     """
     blame = diagnosis.case.blame
     shown = {r for r in diagnosis.case.representatives if r is not None}
@@ -88,7 +88,10 @@ def _has_call_sites(rank: RankCapture) -> bool:
 
 
 def supersedes(diagnosis: Diagnosis, reported: Verdict) -> bool:
-    """Whether a diagnosis takes the place of what was reported: what moved is stuck now, or whose node is lost is known."""
+    """Return whether the diagnosis replaces the reported verdict.
+
+    It does if a straggler has become another kind, or if the node of a stall's culprits is now known to be lost.
+    """
     verdict = diagnosis.verdict
     if verdict.kind == reported.kind:
         return False
@@ -98,9 +101,9 @@ def supersedes(diagnosis: Diagnosis, reported: Verdict) -> bool:
 
 
 def explains_better(diagnosis: Diagnosis, reported: Diagnosis) -> bool:
-    """Whether a later look at what was reported, at the same wait, names another cause that speaks for itself and goes first.
+    """Return whether a later look at the same wait names another cause that speaks for itself and takes precedence.
 
-    A cause that goes before another never comes after it: a report is renewed once or twice, and never back and forth.
+    Precedence is an order, so a report is renewed once or twice and never goes back and forth.
     """
     now, before = diagnosis.first, reported.first
     if now is None or before is None or now.cause == before.cause or now.level not in {"certain", "strong"}:
@@ -110,7 +113,7 @@ def explains_better(diagnosis: Diagnosis, reported: Diagnosis) -> bool:
 
 
 def names_unseen(diagnosis: Diagnosis) -> bool:
-    """Whether an unproven verdict names ranks of which there is no capture."""
+    """Return whether an unproven verdict names ranks of which there are neither samples nor stacks."""
     named = set(diagnosis.verdict.culprit_ranks)
     unseen = {r.rank for r in diagnosis.case.capture.ranks if not (r.processes or r.stacks)}
     sure = diagnosis.verdict.proven or diagnosis.verdict.kind == "rank_lost"

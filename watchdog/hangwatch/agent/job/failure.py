@@ -30,9 +30,9 @@ log = logging.getLogger("hangwatch")
 
 @dataclass
 class FailureWatch:
-    """Looks at how one job's ranks have ended. ``incidents`` reports a failure that their calls explain.
+    """Looks at how one job's ranks have ended.
 
-    ``ends`` has seen how; None: nobody has.
+    ``incidents``: reports a failure that their calls explain. ``ends``: sees how processes end; None if nothing does.
     """
 
     local: LocalScope
@@ -55,7 +55,7 @@ class FailureWatch:
                 self._dumped[one.pid] = dump
 
     async def report(self, job: Job, ranks: Sequence[RankIdentity], at_ns: int) -> None:
-        """The ranks are gone: report why, if what they have left shows that their calls did not match."""
+        """Report why the job failed, once its ranks are gone, if what they left tells."""
         left, exits, dumped = self.local.read_left(ranks), self.forget(ranks), self._dumped
         self._processes, self._dumped = {}, {}
         silent = [one for one in ranks if one.pid not in left]

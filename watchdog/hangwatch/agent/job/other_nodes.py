@@ -25,56 +25,56 @@ class Elsewhere:
 
 
 class OtherNodes(Protocol):
-    """The fleet that a job's agents make up. ``channel``: its name, None where this node is by itself."""
+    """The fleet that a job's agents make up."""
 
     @property
     def channel(self) -> str | None:
-        """Where the agents meet."""
+        """The name under which the job's agents meet; None if this node is on its own."""
         ...
 
     @property
     def leads(self) -> bool:
-        """Whether this agent diagnoses for all."""
+        """True if this agent diagnoses for all nodes."""
         ...
 
     @property
     def follows(self) -> bool:
-        """Whether another agent does, or will."""
+        """True if another agent diagnoses, or will."""
         ...
 
     @property
     def distrust(self) -> str:
-        """Why what the others say is no ground to act, in words; empty where it is, or where they say nothing."""
+        """Why hangwatch must not act on what the others say; empty if it may, or if they say nothing."""
         ...
 
     @property
     def answers_may_come(self) -> bool:
-        """Whether a rank without a capture may be on a node that is slow to answer."""
+        """True if a rank without a capture may be on a node that is slow to answer."""
         ...
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What cannot be seen of the other nodes."""
+        """What this node cannot see of the other nodes."""
         ...
 
     def lingers(self) -> bool:
-        """Whether the others may still ask for ranks that are gone."""
+        """Return whether the others may still ask about ranks that are gone."""
         ...
 
     async def lead(self) -> Elsewhere:
-        """Keep the job's incident known, and observe the ranks of the others."""
+        """Keep the job's incident known to all, and return the ranks of the other nodes."""
         ...
 
     async def follow(self) -> None:
-        """Answer what is asked, and keep what is reported."""
+        """Answer the leader's questions, and keep what it reports."""
         ...
 
     async def pause(self) -> None:
-        """The agent ends and the job goes on."""
+        """Stop without ending the incidents: the agent ends, and the job goes on."""
         ...
 
     async def leave(self) -> None:
-        """Part from the others. If they go on, the incident is theirs."""
+        """Leave the other agents. If they go on, the incident is theirs."""
         ...
 
 
@@ -83,12 +83,12 @@ class Fleet(OtherNodes, Protocol):
 
     @property
     def scope(self) -> CaptureScope:
-        """Captures all nodes where this one leads, else this node."""
+        """The scope that captures all nodes if this one leads, else this node."""
         ...
 
     @property
     def sharing(self) -> Sharing:
-        """The incident as the nodes share it."""
+        """How the nodes share the job's incident."""
         ...
 
 
@@ -104,18 +104,18 @@ class NoOtherNodes:
     answers_may_come: bool = False
 
     def lingers(self) -> bool:
-        """Nobody is to ask."""
+        """Return False: nobody asks."""
         return False
 
     async def lead(self) -> Elsewhere:
-        """There is nothing elsewhere."""
+        """Return nothing: there are no other nodes."""
         return Elsewhere()
 
     async def follow(self) -> None:
-        """Nobody leads."""
+        """Do nothing: nobody leads."""
 
     async def pause(self) -> None:
-        """Nobody is to know."""
+        """Do nothing: there is nobody to tell."""
 
     async def leave(self) -> None:
-        """Nobody is left."""
+        """Do nothing: there is nobody to leave."""

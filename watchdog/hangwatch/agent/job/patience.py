@@ -11,7 +11,10 @@ from hangwatch.model.capture import Capture
 
 @dataclass
 class JobPatience:
-    """``stall_after_s``: the user's patience, None to learn it; ``cadence``: what the job's ordinary waits have taught."""
+    """The patience of one job.
+
+    ``stall_after_s``: the user's, None to learn it. ``cadence``: what the job's ordinary waits have taught.
+    """
 
     stall_after_s: float | None = None
     cadence: Cadence = field(default_factory=Cadence)
@@ -24,5 +27,5 @@ class JobPatience:
         return self.cadence.patience()
 
     def trim(self, capture: Capture) -> Capture:
-        """The capture with the samples by which motion is judged now, and no older ones."""
+        """Return the capture without samples that are too old to show motion now."""
         return keep_recent(capture, self.current.motion_window_s)

@@ -1,9 +1,9 @@
 """When a hang that was reported may be acted on: a pure state machine over the captures since. No I/O.
 
-A report costs a message, an action may cost a night. So the captures after the report have to agree: on what hangs, on who is to
-blame, and that none of those concerned has moved. A proof needs one of them. Anything else needs all of them for as long again as
-it had to last to be reported, and a minute at least; ``--act-after`` sets that. One that disagrees calls the action off, and the
-next one that shows a hang begins anew.
+A report costs a message, an action may cost a night. So the captures after the report have to agree: on what hangs, on who is
+to blame, and that none of those concerned has moved. A proof needs one of them. Any other verdict needs all of them for as long
+again as the hang had to last to be reported, and for a minute at least; ``--act-after`` sets that time. A capture that
+disagrees calls the action off, and the next one that shows a hang starts over.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SecondLooking:
     _since_s: float = 0.0
 
     def forget(self) -> None:
-        """What was seen says nothing of what comes: it is another hang, or another agent looks."""
+        """Forget the looks so far, because the hang is another one, or another agent looks now."""
         self._first = None
 
     def take(self, look: Look, now_s: float) -> Stand:

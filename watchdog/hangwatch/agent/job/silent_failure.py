@@ -1,7 +1,7 @@
 """Silent failures of one job: when what training reports of itself becomes an incident, and when that is over.
 
-One incident at a time. A cause is reported once a run; the incident ends when the loss is well again, the run begins anew, or the
-job ends. May import the capturing and the incidents rooms, the analysis, the diagnosis and ``training.sources``.
+One incident at a time. A cause is reported once per run; the incident ends when the loss has recovered, a new run begins, or
+the job ends. May import the capturing and the incidents rooms, the analysis, the diagnosis and ``training.sources``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SilentFailureWatch:
         await self._report(series, now_ns)
 
     def begin_again(self) -> None:
-        """The job was started anew: what was reported of the one before says nothing of it."""
+        """Forget what was reported, because the job has been started again."""
         self._raised.clear()
         self._setup, self._gaps, self._run = None, (), 0
 
@@ -66,7 +66,7 @@ class SilentFailureWatch:
             self._raised.add((self._run, record.incident.verdict.cause.id))
 
     def _is_new(self, series: TrainingSeries) -> bool:
-        """Whether anything was said since the last time: two ticks a step would otherwise be two readings of the same."""
+        """Return whether anything was logged since the last call: two ticks in one step must not count as two readings."""
         lasts = [steps[-1] for steps in (series.steps, *(found.steps for found in series.ranks)) if steps]
         seen = (series.runs, len(series.setups), *((s.step, s.at_ns, s.loss is None) for s in lasts))
         changed = seen != self._seen
@@ -74,7 +74,7 @@ class SilentFailureWatch:
         return changed
 
     def _completed(self, series: TrainingSeries, ranks: Mapping[int, RankIdentity]) -> TrainingSeries:
-        """The series with the configuration and versions that no rank reported, read from the first rank's own process."""
+        """Return the series with the configuration and versions that no rank reported, read from the first rank's process."""
         first = min(ranks, default=None)
         if first is None or any(s.deepspeed is not None and s.versions for s in series.setups):
             return series

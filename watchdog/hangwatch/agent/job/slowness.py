@@ -76,7 +76,7 @@ class SlownessWatch:
 
     @property
     def last_to_join(self) -> Mapping[Hashable, LastToJoin]:
-        """Who joined the operations of each group last, by its key, as far as records were read."""
+        """Who joined the operations of each group last, by the group's key, in the records read so far."""
         return self._following.last_to_join
 
     def stop(self) -> None:

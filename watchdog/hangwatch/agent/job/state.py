@@ -14,10 +14,11 @@ from hangwatch.model.telemetry import TrainingSeries
 
 @dataclass(frozen=True)
 class JobState:
-    """``ranks``: those of this node; ``lost``: those of them that are gone; ``hang``, ``silent_failure``, ``slow``: open
-    incidents.
+    """One job at a tick.
 
-    ``patience_set``: the user has set the patience; otherwise the job's waits have taught it. ``last_to_join``: see ``LiveJob``.
+    ``ranks``: those of this node; ``lost``: those of them that are gone; ``hang``, ``silent_failure``, ``slow``: open
+    incidents. ``patience_set``: the user has set the patience; otherwise the job's waits have taught it.
+    ``last_to_join``: see ``LiveJob``.
     """
 
     job: Job

@@ -33,7 +33,7 @@ class Hold:
     _counters: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
 
     def lasts(self, ranks: Iterable[RankProgress], now_s: float) -> bool:
-        """Whether the incident is still to be taken on trust."""
+        """Return whether the incident is to stay open although nothing was seen to hang yet."""
         moved = any(self._counters.setdefault(one.rank, one.counters) != one.counters for one in ranks)
         return not moved and now_s < self.until_s
 
@@ -77,7 +77,7 @@ class Suspicion:
 
 @dataclass
 class Suspector:
-    """Iterations the ranks' progress into suspicions, and learns the job's cadence from waits that end by themselves.
+    """Turns the ranks' progress into suspicions, and learns the job's cadence from waits that end by themselves.
 
     ``skew_s``: the progress of one update may be of moments so far apart.
     """
@@ -130,7 +130,7 @@ class Suspector:
         return self.current
 
     def captured(self, now_s: float, patience_s: float) -> None:
-        """A capture was taken: plan the next one of this suspicion."""
+        """Note that a capture was taken, and plan the next one of this suspicion."""
         self._spare = max(self._spare - 1.0, -SPARE_CAPTURES)
         if self.current is not None:
             self.current.captured(now_s, patience_s)
@@ -141,7 +141,7 @@ class Suspector:
         self._spare_at_s = now_s
 
     def _unmoved_s(self, ranks: list[RankProgress], now_s: float) -> float:
-        """For how long no rank has moved in any group, as far as we have watched."""
+        """Return for how many seconds no rank has moved in any group, as far as this agent has watched."""
         for one in ranks:
             if one.rank not in self._marks or self._marks[one.rank][0] != one.counters:
                 self._marks[one.rank] = (one.counters, now_s)
@@ -185,14 +185,17 @@ class Suspector:
         return self.current is not None and self.current.reason == _IN_FLIGHT
 
     def soonest_s(self) -> float | None:
-        """Seconds until an operation now in flight becomes suspicious, None if none is: when to tick again at the latest."""
+        """Return in how many seconds an operation now in flight becomes suspicious; None if there is none.
+
+        The next tick must come no later.
+        """
         waits = [unmoved_s for p in self._last.values() for _, unmoved_s in p.in_flight.values() if unmoved_s >= 0.25]
         if not waits or self.current is not None:
             return None
         return max(0.1, self._threshold_s() - max(waits))
 
     def _threshold_s(self) -> float:
-        """From when a wait is suspicious. What is suspected stays so until it moves."""
+        """Return after how many seconds a wait is suspicious. What is suspected stays so until it moves."""
         spare = self.current is not None or self._spare >= 1.0
         threshold_s = SUSPECT_FLOOR_S if spare else self.cadence.suspicion_s()
         return threshold_s if self._limit_s is None else min(threshold_s, self._limit_s)

@@ -46,7 +46,7 @@ class Loop:
 
     @property
     def around(self) -> tuple[Block, ...]:
-        """The blocks between the loop and its line, and the guards before the line."""
+        """The blocks between the loop and its line, and the guards before that line."""
         blocks = self.frame.blocks
         return blocks[blocks.index(self.block) + 1 :] if self.block in blocks else ()
 
@@ -68,7 +68,7 @@ class Loop:
 
     @property
     def left_out(self) -> Block | None:
-        """The last way to skip an iteration because of its data: ``if batch is None: continue``; None if there is none.
+        """The last statement that may skip an iteration because of its data (``if batch is None: continue``); None if none.
 
         Or a ``return`` in a function that does the iteration, if there is no condition behind it. A condition on
         numbers alone usually asks which iteration it is, which is the same on every rank.
@@ -120,7 +120,7 @@ class Loop:
 
     @property
     def rounds_ahead(self) -> int | None:
-        """By how many rounds of the loops around both the side in this loop is ahead; None if they are not counted.
+        """How many rounds of the enclosing loops the side in this loop is ahead; None if they are not counted.
 
         If it is ahead, it is in the loop again, and the other is still behind it.
         """
@@ -145,7 +145,7 @@ class Loop:
 
     @property
     def past_frame(self) -> Frame | None:
-        """The other side's frame in the function of this loop; None if it is in it no more."""
+        """The other side's frame in the function of this loop; None if it has left that function."""
         return frame_in(self.past.path, self.frame)
 
 

@@ -38,7 +38,7 @@ class Side:
 
     @property
     def at(self) -> Frame | None:
-        """The frame in which the path leaves the common one; None if it does not."""
+        """The frame in which the path leaves the common path; None if it does not leave it."""
         return self.tail[-1] if self.tail else None
 
 
@@ -74,12 +74,12 @@ class Fork:
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        """The side of the rank ``only``, and the other one."""
+        """Both sides, that of the rank ``only`` first."""
         return (self.culprit, self.other) if self.only == self.culprit.rank else (self.other, self.culprit)
 
     @property
     def both_ways(self) -> tuple[tuple[Side, Side], tuple[Side, Side]]:
-        """The pairs of a side and its other one, the culprit's first: for what is asked of either."""
+        """Both orders of the two sides, the culprit first in the first: for a question that is asked of each."""
         return (self.culprit, self.other), (self.other, self.culprit)
 
     @property
@@ -108,7 +108,7 @@ def _own(frame: Frame, other: Frame) -> tuple[Block, ...]:
 def _around(frame: Frame, other: Frame) -> set[tuple[str, int]]:
     """Return the kind and line of each block around a line.
 
-    Of a ``for`` whose own line the side is in, to take its next item, only once an item of it is counted.
+    A side that is in the header of a ``for``, to take the next item, is in the loop only if an iteration was counted.
     """
     begun = (
         b for b in other.blocks if b.kind == "for" and b.line == frame.line and count_iterations(frame, b) is not None

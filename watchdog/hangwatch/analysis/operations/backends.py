@@ -1,7 +1,7 @@
 """A group that two backends serve (``cpu:gloo,cuda:nccl``), as two: each of them numbers its operations by itself. Pure.
 
-The recorder has one list for both, and nothing but the name of an operation tells whose number it has. What has been
-enqueued and completed in such a group cannot be told apart either: its progress says nothing about any of its operations.
+The recorder has one list for both, and only the name of an operation tells which backend numbered it. What has been enqueued
+and completed in such a group cannot be told apart either: its progress says nothing about any of its operations.
 """
 
 from __future__ import annotations

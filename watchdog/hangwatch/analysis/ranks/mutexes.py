@@ -1,6 +1,6 @@
 """Threads of one rank that wait for mutexes of the C library, and how that leads from one to the next. Pure.
 
-A mutex says which thread has it: of all waits within a process these alone are certain at both ends.
+A mutex names the thread that holds it. So these are the only waits within a process that are certain at both ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MutexChain:
 
     @property
     def last(self) -> MutexWait:
-        """The wait whose owner is the end of the chain."""
+        """The last wait, whose owner ends the chain."""
         return self.waits[-1]
 
     @property
@@ -44,7 +44,7 @@ class MutexChain:
 
 
 def steady_waits(capture: RankCapture) -> Mapping[int, MutexWait]:
-    """Return the waits, by thread, that the last two samples both show with the same owner: a contended mutex is none."""
+    """Return, by thread, the waits that the last two samples both show with the same owner: the others are contention."""
     samples = capture.processes[-2:]
     if len(samples) < 2:
         return {}

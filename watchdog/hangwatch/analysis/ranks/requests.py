@@ -1,7 +1,7 @@
 """A rank that has nothing to do: its main thread is where its program takes the next call, command or task. Pure.
 
-Such a rank is blocked in a read, and nothing is wrong with what it reads from: it was not called. By its stack it is in one of
-the places of ``awaiting.py``, and its program's own loop has it read its command at the head.
+Such a rank is blocked in a read, and nothing is wrong with what it reads from: it was not called. Its stack shows one of the
+places of ``awaiting.py``. If that is a loop of its program, the loop reads the command first.
 """
 
 from __future__ import annotations

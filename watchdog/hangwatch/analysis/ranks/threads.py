@@ -1,7 +1,7 @@
 """The threads of one rank: which of them does its collectives, and the rank as seen from it. Pure.
 
 A rank's collectives may come from its main thread, from a pool's under an event loop, from a thread that saves or reads
-ahead, and from several of these. A rank waits for others only if the thread waits whose call the others are missing.
+ahead, and from several of these. A rank waits for others only if the thread whose call they are missing waits.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ def _asks(capture: RankCapture, thread: ThreadStack) -> bool:
 
 
 def find_serving(capture: RankCapture) -> ThreadStack | None:
-    """Return the thread of a server that answers a request, the main one or another; None if there is none, or not one only.
+    """Return the thread of a server that answers a request, the main one or another; None if there is none or several.
 
-    A thread that takes its next command answers none. Several that are stuck in one place are all the same.
+    A thread that takes its next command answers no request. Several threads that are stuck in one place count as one.
     """
     threads = threads_of(capture)
     main = main_of(threads)

@@ -1,7 +1,7 @@
 """One rank as the diagnosis sees it: its pending operations, what it waits for, whether it moves. Pure.
 
-A view is of one thread of the rank: of the main one, unless another does the collectives that matter (``threads.py``). All that
-is said of it (wait, frames, motion, its last system call) is said of that thread.
+A view is of one thread of the rank: of the main one, unless another does the collectives that matter (``threads.py``).
+Everything in a view (wait, frames, motion, last system call) is about that thread.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RankView:
 
     @property
     def meets_at(self) -> int | None:
-        """The port at which it meets the others, by its stack, else by its environment; None if neither tells."""
+        """The port at which it meets the others: from its stack, else from its environment; None if neither tells."""
         port = self.wait.port if self.wait is not None else None
         return port if port is not None else self.capture.identity.meeting_port
 
@@ -118,20 +118,20 @@ class RankView:
 
     @property
     def store(self) -> str | None:
-        """The address of the store that it awaits a key of; None if it awaits none, or that was not seen."""
+        """The address of the store for whose key it waits; None if it waits for none, or if the store was not seen."""
         last = self.sample
         found = last.store if last is not None and self.wait is not None and self.wait.kind == "store" else None
         return found.address if found is not None else None
 
     @property
     def unseen_clients(self) -> int:
-        """How many connections to that store are of processes that were not seen."""
+        """How many connections to that store belong to processes that were not seen."""
         store = self.sample.store if self.sample is not None else None
         return store.unseen if store is not None else 0
 
     @property
     def ident(self) -> int:
-        """The number of the thread that it is seen from (``ThreadStack.ident``); 0 if not known."""
+        """The number (``ThreadStack.ident``) of the thread that this view is of; 0 if unknown."""
         return _ident(self.capture)
 
     @property
@@ -141,12 +141,12 @@ class RankView:
 
     @property
     def side_threads(self) -> tuple[ThreadStack, ...]:
-        """The program's other Python threads, without our probe's."""
+        """The program's other Python threads, without those of the probe."""
         return side_threads(self.threads)
 
     @property
     def who(self) -> str:
-        """The thread, for people: ``main thread``, ``thread train_0``."""
+        """The name of the thread for people: ``main thread``, ``thread train_0``."""
         return "main thread" if self.thread is None else f"thread {self.thread.label}"
 
     @property
@@ -173,7 +173,7 @@ class RankView:
 
     @property
     def state(self) -> str:
-        """One word for the document: lost, stopped, waiting, stuck, busy or unknown."""
+        """The state in one word, for the document: lost, stopped, waiting, stuck, busy or unknown."""
         if self.motion.state in {"lost", "stopped"} or self.silent:
             return "lost" if self.silent else self.motion.state
         if self.wait is not None and (self.frontier is not None or self.wait.kind not in {"backward", "device"}):

@@ -82,7 +82,7 @@ def find_departed(views: Mapping[int, RankView]) -> int | None:
 
 
 def _reads_in_vain(view: RankView) -> bool:
-    """True if a rank is stuck in a read of what another process has to send, be it its next command."""
+    """True if a rank is stuck in a read of what another process has to send, even if that is its next command."""
     last = view.capture.processes[-1]
     queued = (last.blocked_on or "").startswith("pipe:[") and not last.writers
     blocked = queued or view.asks or _polls_shared_memory(view)
@@ -98,7 +98,7 @@ def _polls_shared_memory(view: RankView) -> bool:
 
 
 def awaits_answer(view: RankView) -> bool:
-    """True if a rank's thread is stuck in a read from another process, and it is not that of its next command."""
+    """True if a rank's thread is stuck in a read from another process that is not the read of its next command."""
     asks = view.asks and not asks_person(view.frames)
     return asks and view.motion.state == "stuck" and find_awaiting(view) is None
 

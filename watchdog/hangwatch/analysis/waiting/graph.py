@@ -78,7 +78,7 @@ class WaitGraph:
 
     @property
     def leaving(self) -> tuple[Edge, ...]:
-        """The edges that lead to no process: to a group's unknown member, else to a key of a store."""
+        """The edges that lead to no known process: those to unseen members of groups, or if none, to keys of a store."""
         by_reason = ([e for e in self.edges if e.reason == reason] for reason in ("outside", "key"))
         return next((tuple(found) for found in by_reason if found), ())
 

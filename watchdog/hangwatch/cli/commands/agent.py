@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     section=JOBS,
     metavar="PID",
     type=int,
-    help="Watch only the jobs below this process (a launcher), and end with it.",
+    help="Watch only the jobs that this process (a launcher) has started, and end when it ends.",
 )
 @takes_settings(
     "job", "engines", "state_dir", "with_values", "condition_values", "native_stacks", "listen", "exchange"

@@ -32,7 +32,7 @@ def demo(name: str | None, list_them: bool, verbose: bool) -> None:
 
     NAME: the demo to run (default: tuple-labels); --list names them.
 
-    Exit status 0: as expected; 1: not.
+    Exit status 0: the verdict is the expected one; 1: it is not.
     """
     from hangwatch.cli.common import stdout_console
     from hangwatch.demos import DEFAULT, SCENARIOS, find_scenario

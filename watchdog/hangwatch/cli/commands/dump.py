@@ -30,7 +30,7 @@ _COMMAND_CHARACTERS = 120
 def dump(
     pids: tuple[int, ...], every: bool, state_dir: str | None, as_json: bool, verbose: bool, **given: object
 ) -> None:
-    """Capture and diagnose a job now: yours, if only one runs, else name it with --pid.
+    """Capture and diagnose a job now: yours, if only one runs; otherwise choose one with --pid.
 
     Exit status 0: no hang found; 1: hang found; 2: no job found, or none was chosen.
     """

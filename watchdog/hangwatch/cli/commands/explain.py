@@ -15,7 +15,7 @@ _MAX_WIDTH = 100
 def explain(cause: str | None) -> None:
     """Explain a cause, and what to do about it.
 
-    CAUSE: its id, as verdicts name it. Without CAUSE, list them all.
+    CAUSE: the id that a verdict shows. Without CAUSE, list all causes.
     """
     import difflib
 

@@ -18,7 +18,7 @@ from hangwatch.cli.options import SectionCommand, state_dir
 def mcp(listen: str | None, skill: bool, state_dir: Path | None) -> None:
     """Serve read-only tools for coding agents (MCP).
 
-    They tell of incidents, who waits for whom, stacks, source lines, and what doctor finds.
+    The tools return incidents, waits between ranks, stacks, source lines, and the findings of doctor.
     """
     import asyncio
     import sys

@@ -117,8 +117,8 @@ _ENTER, _LEAVE, _HOME, _END_OF_LINE, _BELOW = (
 def status(once: bool, as_json: bool, state_dir: Path | None) -> None:
     """Show the ranks of every job on this node.
 
-    For each process group: sequence numbers, time in flight, top frame. A job that hangs comes with its verdict, and its culprits
-    are marked.
+    For each process group: sequence numbers, time in flight, top frame. For a job that hangs: the verdict, with its culprits
+    marked.
     """
     import time
 

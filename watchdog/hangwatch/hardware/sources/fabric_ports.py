@@ -1,8 +1,8 @@
 """Ports of InfiniBand and RoCE cards: whether their links are up, and which error counters grow.
 
 May import hangwatch.model and the standard library. Files: ``/sys/class/infiniband/DEVICE/ports/N/`` as in the kernel's
-Documentation/ABI/stable/sysfs-class-infiniband (``state``, ``phys_state``, ``rate``, ``counters/``) and
-the ``hw_counters/`` of mlx5 (drivers/infiniband/hw/mlx5/counters.c). A counter means little and its growth much.
+Documentation/ABI/stable/sysfs-class-infiniband (``state``, ``phys_state``, ``rate``, ``counters/``) and the
+``hw_counters/`` of mlx5 (drivers/infiniband/hw/mlx5/counters.c). The growth of a counter counts, not its value.
 """
 
 from __future__ import annotations

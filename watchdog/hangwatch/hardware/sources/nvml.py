@@ -56,7 +56,7 @@ class Gpus:
             self._first = {r.uuid or str(r.index): r for r in read_gpus(self._nvml)}
 
     def read(self, ranks: Sequence[RankProcess]) -> NodeFacts | Gap:
-        """Return the GPUs now, those of ``ranks`` named."""
+        """Return the GPUs as they are now, each with those of ``ranks`` that use it."""
         refused = self._open()
         if refused is not None:
             return refused

@@ -266,7 +266,7 @@ def _read_ranks(path: Path, header: _CaptureFile, gaps: list[Gap]) -> Iterator[R
 
 
 def _with_facts(frame: Frame) -> Frame:
-    """A frame with what an earlier version had among the blocks."""
+    """Return the frame with the facts that an earlier version kept among its blocks."""
     facts = tuple(Fact(_FACTS[b.kind], b.text) for b in frame.blocks if b.kind in _FACTS)
     blocks = tuple(b for b in frame.blocks if b.kind not in _FACTS)
     return msgspec.structs.replace(frame, blocks=blocks, facts=facts) if facts else frame

@@ -3,8 +3,8 @@
 Every tick replaces one frozen view, and a scrape renders the latest: a scrape never waits for a tick, and the series of
 a job disappear when it ends. docs/metrics.md lists all metrics; a test compares it with the code.
 
-The label of a job is ``job_id``: Prometheus uses ``job`` itself and would rename ours to ``exported_job``. For the same
-reason its namespace and pod are ``job_namespace`` and ``job_pod``. No word of ours in a label holds a blank.
+The label of a job is ``job_id``: Prometheus uses ``job`` itself and would rename ours to ``exported_job``. For the same reason
+its namespace and pod are ``job_namespace`` and ``job_pod``. Our own words in labels contain no blanks.
 
 Of training itself, a job has one series for its main rank (0, or the lowest rank that logs). Another rank has one only while
 it differs: in most jobs every rank logs the same mean, and a thousand equal series would be useless. At most

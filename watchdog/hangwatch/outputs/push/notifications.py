@@ -62,13 +62,13 @@ class Notification(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A notification is sent only if its key differs from the last one sent."""
+        """What a receiver would see change. Only a notification with another key than the last one is sent."""
         verdict = self.incident.verdict
         return (self.incident.id, verdict.kind, self.cause_id, verdict.culprit_ranks, self.bundle, self.over)
 
     @property
     def cause_id(self) -> str:
-        """The id of the cause, ``unknown`` if there is none."""
+        """The id of the cause; ``unknown`` if there is none."""
         return self.incident.verdict.cause.id if self.incident.verdict.cause else "unknown"
 
     @property

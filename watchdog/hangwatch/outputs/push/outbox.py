@@ -40,7 +40,7 @@ class Outbox:
 
     @property
     def pending(self) -> int:
-        """How many incidents have an undelivered state."""
+        """How many incidents have a state that was not delivered yet."""
         return sum(entry.undelivered for entry in self._entries.values())
 
     def knows(self, notification: Notification) -> bool:

@@ -67,7 +67,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The name in logs and audit records."""
+        """The name for logs and audit records."""
         return f"{self.kind} at {self.shown}"
 
 
@@ -117,7 +117,7 @@ class Push:
             self._couriers[f"{target.kind}#{same + 1}" if same else target.kind] = _Courier(target, self._node)
 
     def notify(self, incident: Incident, bundle: Path | None, links: Links) -> None:
-        """Queue a notification; returns at once.
+        """Queue a notification, and return at once.
 
         Nothing is sent again that this or an earlier agent has delivered.
         """

@@ -51,13 +51,13 @@ class Console:
 
     @property
     def width(self) -> int:
-        """The current width: as given, from ``COLUMNS``, or the terminal's."""
+        """The width in columns: as given, else from ``COLUMNS``, else the terminal's."""
         columns = os.environ.get("COLUMNS", "")
         return self._width or (int(columns) if columns.isdecimal() and int(columns) else self._size()[0])
 
     @property
     def height(self) -> int:
-        """The current number of the terminal's lines."""
+        """The height of the terminal in lines."""
         return self._size()[1]
 
     def _size(self) -> tuple[int, int]:

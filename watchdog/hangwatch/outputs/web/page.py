@@ -81,7 +81,7 @@ class WebPage:
         await asyncio.gather(task, return_exceptions=True)
 
     def _stopped(self, task: asyncio.Task[None]) -> None:
-        """If the task has failed, close the connections: a frozen page must not look live."""
+        """Close the connections if the task has failed: a frozen page must not look live."""
         if not task.cancelled() and task.exception() is not None:
             log.error("the page has stopped updating", exc_info=task.exception())
             self._events.close()

@@ -98,7 +98,7 @@ class BeatReader:
 
     @property
     def last(self) -> LastBeats:
-        """The beats of processes that are gone, as of the last ``read``."""
+        """The last beats of processes that were gone at the last ``read``."""
         return self._last
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:

@@ -44,7 +44,7 @@ class NodeBeats:
         self._last: LastBeats = {}
 
     def follow(self, members: Iterable[ProbedProcess]) -> None:
-        """From now on read the beats of ``members``, and of no others."""
+        """Read the beats of ``members`` from now on, and no others."""
         by_place: dict[tuple[str, str], list[ProbedProcess]] = {}
         here = view_of("self")
         for member in members:
@@ -107,7 +107,7 @@ class _Place:
 
     @property
     def last(self) -> LastBeats:
-        """The last beats of members that are gone."""
+        """The last beats of members that are gone; empty if the place was never read."""
         return self._reader.last if self._reader is not None else {}
 
     def _socket(self, written: str | None, uid: int) -> str | None:

@@ -1,10 +1,10 @@
 """Which processes are in a group that ``new_group`` did not make, and which worlds are of one job by that.
 
-May import hangwatch.model and the standard library. A trainer and the engine it serves are in one group and are no ranks of one
-world; torch's record of such a group gives its own numbers, which look like ranks (OpenRLHF, SGLang, slime and others make it by
-``torch.distributed.distributed_c10d._new_process_group_helper``). Its members are those that say so themselves, by where they
-met and as what, and nobody by number alone. What other nodes' agents have read in their processes' beats counts as what is
-read here.
+May import hangwatch.model and the standard library. A trainer and the engine it serves share a group, but are not ranks of one
+world. torch's record of such a group has numbers of its own, which look like ranks (OpenRLHF, SGLang, slime and others make it
+by ``torch.distributed.distributed_c10d._new_process_group_helper``). A process is a member if it says so itself, by where it
+met the others and as what; a number alone makes nobody a member. Beats that other nodes' agents have read count like those read
+here.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def is_own_host(host: str) -> bool:
 
 
 async def fetch(url: str, timeout_s: float = TIMEOUT_S) -> bytes | str:
-    """Return the body of the answer, or as text, in a few words, why there is none."""
+    """Return the body of the answer, or a few words that say why there is none."""
     import aiohttp  # takes longer to import than all other sources together
 
     limit = aiohttp.ClientTimeout(total=timeout_s)

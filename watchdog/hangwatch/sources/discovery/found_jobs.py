@@ -59,7 +59,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> tuple[int, bool, bool, bool, float, int]:
-        """A sort key: of unrelated processes that claim one rank, the greatest is the rank."""
+        """The sort key: of unrelated processes that claim one rank, the one with the greatest key is the rank."""
         start = self.process.start_time
         return (self.restart, self.initialized, self.placed, self.firm, start, self.process.pid)
 

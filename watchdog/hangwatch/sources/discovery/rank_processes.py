@@ -52,7 +52,7 @@ class RankProcess(msgspec.Struct, frozen=True):
 
     @property
     def pid(self) -> int:
-        """The pid as we see it."""
+        """The pid in the agent's PID namespace."""
         return self.identity.pid
 
 

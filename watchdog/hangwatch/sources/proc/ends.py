@@ -1,8 +1,8 @@
-"""How processes end that are not ours: their parent asks the kernel, and then it has forgotten.
+"""How processes end that are not our children: the kernel forgets it once their parent has asked.
 
-A pidfd (Linux 5.3) tells at once that a process has ended. How, the kernel knows until the parent has asked, which torchrun does
-within a tenth of a second: ``/proc/PID/stat`` has it of a zombie (proc_pid_stat(5)), and after that, from Linux 6.15, the pidfd
-(``PIDFD_GET_INFO`` in include/uapi/linux/pidfd.h of 6.18).
+A pidfd (Linux 5.3) tells at once that a process has ended. ``/proc/PID/stat`` tells how, while the process is a zombie
+(proc_pid_stat(5)): until its parent asks, which torchrun does within a tenth of a second. After that the pidfd tells it, from
+Linux 6.15 on (``PIDFD_GET_INFO`` in include/uapi/linux/pidfd.h of 6.18).
 
 May import hangwatch.model and hangwatch.sources' own parts.
 """

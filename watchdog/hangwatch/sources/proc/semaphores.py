@@ -1,9 +1,9 @@
 """Which processes share the semaphore that a thread waits for: a lock, a bounded queue, a condition of multiprocessing.
 
-May import ``sources.proc`` and the standard library. POSIX semaphores that have a name are files in ``/dev/shm`` that every
-process which uses one maps. ``sem_open`` of glibc makes them under another name first, which the map of the process that made
-it shows, and multiprocessing removes the name at once (CPython 3.10 to 3.14). Who has one is written nowhere: a semaphore
-counts, and has no owner.
+May import ``sources.proc`` and the standard library. POSIX semaphores that have a name are files in ``/dev/shm``, and every
+process that uses one maps its file. ``sem_open`` of glibc makes the file under another name first, which the map of the process
+that made it shows. multiprocessing removes the name at once (CPython 3.10 to 3.14). A semaphore counts and has no owner, so
+nothing tells who has it.
 """
 
 from __future__ import annotations

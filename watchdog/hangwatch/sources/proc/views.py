@@ -1,8 +1,8 @@
 """Files as another process sees them. May import its siblings and the standard library.
 
-The agent may be root, and a process may name any file: only what the user of the process may read is opened, by the modes of the
-file and of the folders on the way (``path_resolution(7)``; ACLs are left out). Links are followed below the root of the process:
-those of a container would else lead to the files of the node.
+The agent may be root, and a process may name any file: only what the user of the process may read is opened, by the modes of
+the file and of the folders on the way (``path_resolution(7)``; ACLs are left out). Links are followed below the root of the
+process: otherwise those of a container would lead to files of the node.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def note_user(pid: int) -> int | None:
 
 @functools.cache
 def _is_privileged() -> bool:
-    """Whether this process may read what its user may not: CAP_DAC_OVERRIDE or CAP_DAC_READ_SEARCH (capabilities(7))."""
+    """Return whether this process may read any file: CAP_DAC_OVERRIDE or CAP_DAC_READ_SEARCH (capabilities(7))."""
     data = read_small("/proc/self/status") or b""
     return any(line.startswith(b"CapEff:") and int(line.split()[1], 16) & 0b110 for line in data.splitlines())
 

@@ -58,7 +58,7 @@ class _UnreadableError(ValueError):
 
 
 def describe_local(text: str, *, keep_integers: bool = False, keep_booleans: bool = False) -> str:
-    """What a variable is: ``int``, ``str(12)``, ``Tensor``, ``tuple[Tensor, Tensor]``, ``dict[labels: Tensor]``.
+    """Return what a variable is: ``int``, ``str(12)``, ``Tensor``, ``tuple[Tensor, Tensor]``, ``dict[labels: Tensor]``.
 
     ``text`` is py-spy's repr. Never a value of the user's: no text of strings, no numbers; keys of dictionaries only
     where they are short identifiers. A list of equals is ``list[Tensor, ...]``; what was cut ends in ``...``; what
@@ -82,9 +82,9 @@ def describe_local(text: str, *, keep_integers: bool = False, keep_booleans: boo
 
 
 def mark_value(text: str) -> str | None:
-    """An integer or boolean of which the source may yet say that it is kept: for ``settle_values``. None for anything else.
+    """Return an integer, boolean or float with a mark for ``settle_values``; None for anything else.
 
-    A float is for ``marked_numbers`` alone.
+    Whether its value is kept is decided once the source has been read. A float is for ``marked_numbers`` alone.
     """
     if text in {"True", "False"}:
         return f"bool~{text}"
@@ -96,10 +96,10 @@ def mark_value(text: str) -> str | None:
 def settle_values(
     described: Mapping[str, str], counters: Container[str], deciders: Container[str] = ()
 ) -> dict[str, str]:
-    """Descriptions of locals in which the values are left that may be kept, and no others.
+    """Return the descriptions of locals, with only those values left that may be kept.
 
-    ``counters``: what counts iterations. ``deciders``: what a condition names; of these only booleans and small integers, and
-    none whose name says that it is secret.
+    ``counters``: variables that count iterations. ``deciders``: variables that a condition names. Of these only booleans and
+    small integers stay, and none whose name says that it is secret.
     """
     return {name: _settle(name, text, counters, deciders) for name, text in described.items()}
 
@@ -115,18 +115,21 @@ def _settle(name: str, text: str, counters: Container[str], deciders: Container[
 
 
 def marked_numbers(described: Mapping[str, str]) -> dict[str, str]:
-    """The numbers among variables that are not settled yet."""
+    """Return the variables that are still marked and are numbers, without the marks."""
     found = {name: _UNSETTLED.fullmatch(text) for name, text in described.items()}
     return {name: marked["value"] for name, marked in found.items() if marked is not None and marked["type"] != "bool"}
 
 
 def digest_value(text: str) -> str:
-    """What is equal for equal values, and says nothing else of them: without the key of this process nobody can even guess."""
+    """Return a digest that is equal for equal values.
+
+    It is keyed with a random key of this process, so the value cannot be found by guessing.
+    """
     return blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8, key=_KEY_OF_PROCESS).hexdigest()
 
 
 def may_tell(description: str, *, numbers: bool, objects: bool) -> bool:
-    """Whether a variable's other value may say that a loop has got on, by what it is (``Holder``)."""
+    """Return whether another value of the variable may mean that a loop has moved on. See ``Holder`` for the flags."""
     kind = re.split(r"[=(\[]", description, maxsplit=1)[0]
     if kind in {"", "None", "?", "bool"}:
         return False
@@ -136,7 +139,7 @@ def may_tell(description: str, *, numbers: bool, objects: bool) -> bool:
 
 
 def describe_group(name: str, text: str) -> str | None:
-    """A variable of torch's own that says which process group is meant, with its value: ``list[int]=[0,1]``, ``str=3``.
+    """Return the description of a variable in which torch names a process group: ``list[int]=[0,1]``, ``str=3``.
 
     Ranks of a group, a group's name where that is a number or a digest, and the address of its object (``ProcessGroup@0x7f10``),
     which is no name and the same in no other process: ``name_groups`` puts one there. None for anything else.
@@ -152,7 +155,10 @@ def describe_group(name: str, text: str) -> str | None:
 
 
 def name_groups(stack: StackSample, names: Mapping[int, str]) -> StackSample:
-    """A stack with the names of process groups in place of their addresses; of others nothing is left but the type."""
+    """Return the stack with the names of process groups in place of their objects' addresses.
+
+    ``names``: by address. A group without a name keeps its type alone.
+    """
 
     def named(frame: Frame) -> Frame:
         kind, _, address = (frame.locals or {}).get("group", "").partition("@")
@@ -182,7 +188,7 @@ class _Reader:
         self._after_string = False
 
     def read_value(self, depth: int) -> str:
-        """The description of the value that starts here."""
+        """Read the value that starts here, and return its description."""
         head = self._text[self._at : self._at + 1]
         if head in _BRACKETS:
             return self._read_container(depth)
@@ -201,7 +207,7 @@ class _Reader:
         return "float" if fraction else "int"
 
     def _read_container(self, depth: int) -> str:
-        """A tuple, list or dictionary."""
+        """Read a tuple, list or dictionary."""
         closer, name = _BRACKETS[self._text[self._at]]
         self._at += 1
         if depth >= _MAX_DEPTH:
@@ -220,7 +226,7 @@ class _Reader:
         return f"{name}[{', '.join(_collapse(items, name))}]"
 
     def _read_pair(self, depth: int) -> str:
-        """A key with its value; a key that is no short identifier is described by its type."""
+        """Read a key and its value. A key that is no short identifier is described by its type."""
         match = _KEY.match(self._text, self._at)
         if match is not None:
             self._at = match.end()
@@ -234,14 +240,14 @@ class _Reader:
         return f"{key}: {self.read_value(depth + 1)}"
 
     def _read_string(self) -> str:
-        """A string inside a container: its length cannot be trusted, so it is not given."""
+        """Read a string inside a container. Its length cannot be trusted, so it is left out."""
         match = _STRING_END.search(self._text, self._at + 1)
         self._at = match.end() if match is not None else len(self._text)
         self._after_string = True
         return "str"
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        """The pattern must be here."""
+        """Match the pattern here, and move past it."""
         match = pattern.match(self._text, self._at)
         if match is None:
             raise _UnreadableError
@@ -257,7 +263,7 @@ class _Reader:
 
 
 def _collapse(items: list[str], name: str) -> list[str]:
-    """Items as they are written: a list of equals once, at most ``_MAX_ITEMS``, then ``...``."""
+    """Return the items as they are written: a list of equals once, at most ``_MAX_ITEMS``, then ``...``."""
     cut = bool(items) and items[-1] == "..."
     shown = items[:-1] if cut else items
     if name == "list" and len(shown) > 1 and len(set(shown)) == 1:

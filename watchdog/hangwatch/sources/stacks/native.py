@@ -1,8 +1,8 @@
 """All threads of ranks with their native frames, read by pystack, which pauses a process while it reads it.
 
-May import hangwatch.model, hangwatch.sources' own parts and the standard library. Only where the user has asked for it
-(``--native-stacks``). py-spy shows the threads that run Python; NCCL's, torch's and a library's own are those that matter where
-all ranks have joined and nothing moves. Format: the text of ``pystack remote --native-all``, pystack 1.7.2.
+May import hangwatch.model, hangwatch.sources' own parts and the standard library. Used only if the user asks for it
+(``--native-stacks``). py-spy shows only threads that run Python. Where all ranks have joined and nothing moves, the threads of
+NCCL, torch and other libraries matter. Format: the text of ``pystack remote --native-all``, pystack 1.7.2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LIBRARY = re.compile(r"(?P<function>.*) \((?P<library>/[^()]*)\)$")
 
 
 async def sample_native(pids: Sequence[int], *, timeout_s: float = 10.0) -> dict[int, StackSample | Gap]:
-    """The stacks of all threads of these processes, each within ``timeout_s``, a few at once; a Gap for each not to be had.
+    """Return the stacks of all threads of these processes, by pid; a Gap for each that cannot be read in ``timeout_s``.
 
     Native frames have the name of their library, and line 0.
     """
@@ -54,7 +54,7 @@ async def sample_native(pids: Sequence[int], *, timeout_s: float = 10.0) -> dict
 
 
 def parse_pystack(text: str, *, pid: int) -> Iterator[ThreadStack]:
-    """The threads that ``pystack remote --native-all`` shows of process ``pid`` (its own number), frames deepest first.
+    """Yield the threads that ``pystack remote --native-all`` shows, frames deepest first. ``pid``: in its own namespace.
 
     Lines that are none of pystack's are left out.
     """

@@ -1,4 +1,4 @@
-"""Whether the memory of a process may be read, which is what its stacks take: asked before a hang needs them.
+"""Whether the memory of a process, and so its stacks, can be read: checked before a hang needs them.
 
 May import hangwatch.model, hangwatch.sources' own parts and the standard library. Opening ``/proc/PID/mem`` is allowed by
 the same check (``ptrace_may_access`` with PTRACE_MODE_ATTACH, kernel/ptrace.c, Linux 6.x) as ``process_vm_readv``, by which
@@ -16,7 +16,7 @@ from hangwatch.sources.stacks.samples import READER
 
 
 def check_stacks(pids: Iterable[int]) -> dict[int, Gap]:
-    """Those of the processes whose stacks could not be read, each with the reason; processes that are gone are none."""
+    """Return the reason for each process whose stacks cannot be read. Processes that are gone are left out."""
     if find_program(READER) is None:
         return dict.fromkeys(pids, Gap("stacks", "py-spy is not installed", hint="pip install py-spy"))
     return {pid: gap for pid in pids if (gap := _check_memory(pid)) is not None}

@@ -24,7 +24,7 @@ _NO_PYTHON = ("failed to find python version", "failed to find a python", "could
 
 
 def find_program(name: str) -> str | None:
-    """Path of a reader: beside this interpreter, else on PATH; None where it is not installed."""
+    """Return the path of a reader, beside this interpreter or on PATH; None if it is not installed."""
     beside = Path(sys.executable).parent / name
     return str(beside) if os.access(beside, os.X_OK) else shutil.which(name)
 
@@ -58,7 +58,7 @@ async def run_reader(program: str, arguments: Sequence[str], timeout_s: float) -
 
 
 def explain_failure(pid: int, message: str, reader: str, source: str = "stacks") -> Gap:
-    """The complaint of py-spy 0.4.3 or pystack 1.7.2 (several lines) as one line with a repair."""
+    """Return an error of py-spy 0.4.3 or pystack 1.7.2 (several lines) as one line, with a hint how to solve it."""
     lower = message.lower()
     if "permission denied" in lower or "operation not permitted" in lower:
         return Gap(source, f"reading process {pid} is not permitted", hint=_permission_hint())
@@ -75,7 +75,7 @@ def explain_failure(pid: int, message: str, reader: str, source: str = "stacks")
 
 
 def _permission_hint() -> str:
-    """How to be allowed to read other processes on this machine."""
+    """Return what makes it possible to read other processes on this machine."""
     scope = (read_small("/proc/sys/kernel/yama/ptrace_scope", 16) or b"").strip()
     if scope not in {b"", b"0"} and os.geteuid() != 0:
         return "sudo sysctl kernel.yama.ptrace_scope=0, or run the agent as root"

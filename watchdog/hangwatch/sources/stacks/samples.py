@@ -72,7 +72,7 @@ async def sample_stacks(
     with_values: bool = False,
     condition_values: bool = False,
 ) -> dict[int, StackSample | Gap]:
-    """The stacks of several processes, each within ``timeout_s``, a few at once; a Gap for each that cannot be had.
+    """Return the stacks of processes, by pid; a Gap for each that cannot be read in ``timeout_s``.
 
     ``with_values``: keep what locals hold, as the user has asked. ``condition_values``: keep the booleans and small integers
     that a condition of their function names.
@@ -98,12 +98,12 @@ async def sample_stacks(
 def parse_pyspy(
     data: bytes, *, at_ns: int, pid: int, with_values: bool = False, unsettled: bool = False
 ) -> StackSample:
-    """Threads with Python frames, the main one first, locals reduced to descriptions. Raises ``StackFormatError``.
+    """Return the threads with Python frames, the main one first, with locals reduced to descriptions.
 
-    ``pid`` is the process's own, in its PID namespace: Python, and so py-spy, knows its threads by these.
+    ``pid``: in the process's own PID namespace, because Python, and so py-spy, uses those numbers for its threads.
 
-    A frame whose line is not known has line 0. ``os_thread_id`` is 0 where py-spy does not know it (Python < 3.11,
-    nonblocking); the main thread is then the one of that name, else the first that ``threading`` did not start.
+    A frame whose line is unknown has line 0. ``os_thread_id`` is 0 if py-spy does not know it (Python < 3.11, nonblocking); the
+    main thread is then the one of that name, else the first that ``threading`` did not start. Raises ``StackFormatError``.
     """
     try:
         threads = msgspec.json.decode(data, type=list[_Thread])
@@ -116,7 +116,7 @@ def parse_pyspy(
 
 
 async def _sample(program: str, pid: int, timeout_s: float, with_locals: bool, with_values: bool) -> StackSample | Gap:
-    """One process, tried twice within the time."""
+    """Return the stack of one process. A read that fails is tried once more within ``timeout_s``."""
     arguments = ["dump", "--json", "--nonblocking", *(["--locals"] if with_locals else []), "--pid", str(pid)]
     deadline = time.monotonic() + timeout_s
     gap = Gap(SOURCE, f"process {pid} could not be read within {timeout_s:g} s")
@@ -152,7 +152,7 @@ async def read_paths(pid: int, *, timeout_s: float = 3.0) -> tuple[str, ...]:
 
 
 def parse_paths(data: bytes, pid: int) -> tuple[str, ...]:
-    """The same from py-spy's output. A text that it has cut ends otherwise."""
+    """Return the same from py-spy's output. A text that py-spy has cut does not end in a quote, and is left out."""
     try:
         threads = msgspec.json.decode(data, type=list[_Thread])
     except msgspec.MsgspecError:
@@ -164,7 +164,7 @@ def parse_paths(data: bytes, pid: int) -> tuple[str, ...]:
 
 
 def _find_main(threads: Sequence[_Thread], pid: int) -> _Thread | None:
-    """The main thread among those seen."""
+    """Return the main thread if it is among those seen, else None."""
     for thread in threads:
         if thread.os_thread_id == pid:
             return thread
@@ -177,7 +177,7 @@ def _find_main(threads: Sequence[_Thread], pid: int) -> _Thread | None:
 
 
 def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: bool) -> ThreadStack:
-    """One thread in our terms."""
+    """Return one thread as the model has it."""
     return ThreadStack(
         os_thread_id=thread.os_thread_id or 0,
         name=thread.thread_name,
@@ -201,12 +201,12 @@ def _make_thread(thread: _Thread, is_main: bool, with_values: bool, unsettled: b
 
 
 def cut_stack(frames: Sequence[T]) -> Sequence[T]:
-    """A stack without the middle of a recursion: where it is and what began it are kept."""
+    """Return the stack without the middle of a deep recursion: the deepest and the outermost frames stay."""
     return frames if len(frames) <= _FRAMES_LIMIT else [*frames[: _FRAMES_LIMIT - _OUTERMOST], *frames[-_OUTERMOST:]]
 
 
 def _describe(frame: _Frame, unsettled: bool) -> dict[str, str] | None:
-    """The frame's locals as descriptions; None where py-spy was not asked for them."""
+    """Return descriptions of the frame's locals; None if py-spy was not asked for them."""
     if frame.locals is None:
         return None
     named = [(one.name, one.repr) for one in frame.locals if one.repr is not None]
@@ -214,13 +214,13 @@ def _describe(frame: _Frame, unsettled: bool) -> dict[str, str] | None:
 
 
 def _digest(frame: _Frame) -> tuple[Position, ...]:
-    """The digests of all its locals, for whoever reads the source to choose from."""
+    """Return the digest of each local, for the reader of the source to choose from."""
     named = ((one.name[:64], one.repr) for one in (frame.locals or ())[:_LOCALS_LIMIT] if one.repr is not None)
     return tuple(Position(name, 0, digest_value(shown)) for name, shown in named)
 
 
 def _keep_values(frame: _Frame) -> dict[str, str] | None:
-    """The frame's locals as py-spy shows them, without what is known to be secret; None where it was not asked for them."""
+    """Return the frame's locals as py-spy shows them, with known secrets hidden; None if it was not asked for them."""
     if frame.locals is None:
         return None
     shown = ((one.name[:64], one.repr) for one in frame.locals[:_LOCALS_LIMIT] if one.repr is not None)
@@ -228,7 +228,7 @@ def _keep_values(frame: _Frame) -> dict[str, str] | None:
 
 
 def describe_locals(file: str, named: Sequence[tuple[str, str]], *, unsettled: bool = False) -> dict[str, str]:
-    """Descriptions of a frame's locals by name, from their names and what py-spy shows of them.
+    """Return descriptions of a frame's locals by name. ``named``: names and what py-spy shows of the values.
 
     ``unsettled``: integers and booleans are left for whoever reads the source to settle (``settle_values``).
     """

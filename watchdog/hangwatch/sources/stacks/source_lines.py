@@ -1,10 +1,10 @@
 """The text of the source lines a stack is at, read as the process itself sees the files.
 
-May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Through ``/proc/PID/root`` files
-of another container are found too; a program that was given on the command line (``python -c``) is read from there. Only lines
-of code somebody may have to look at are read: nothing of the standard library, nothing frozen. The blocks around a line are
-given for all but torch itself, whose branches are no choice of the job's, save those of its pipeline schedules: they say which
-stage is awaited.
+May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Through ``/proc/PID/root`` files of
+another container are found too; a program that was given on the command line (``python -c``) is read from there. Only lines of
+code somebody may have to look at are read: nothing of the standard library, nothing frozen. The blocks around a line are given,
+but not those of torch itself: the job did not choose its branches. Torch's pipeline schedules are an exception: their blocks
+say which stage is awaited.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ Key = tuple[Version, int]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of source, stripped, the blocks around it (none in torch itself), what else its function says of it, and what counts
-    iterations there.
+    """A line of source, stripped, with what its file says of it.
 
-    ``deciders``: the variables that the conditions of the function name. ``holders``: those that hold what its loops go through.
-    ``deadlines``: when the loops around it end that go on until a time. ``function``: the qualified name of its function.
+    ``blocks``: those around it; none in torch itself. ``facts``: what else its function says of it. ``counters``: what
+    counts iterations there. ``deciders``: the variables that the conditions of the function name. ``holders``: those
+    that hold what its loops go through. ``deadlines``: when the loops around it end that go on until a time.
+    ``function``: the qualified name of its function.
     """
 
     text: str
@@ -86,15 +87,16 @@ class SourceLines:
     async def attach(
         self, samples: Mapping[int, StackSample], *, timeout_s: float = 1.0, condition_values: bool = False
     ) -> dict[int, StackSample]:
-        """The samples (by pid) with source in their frames (of side threads the deepest), of all files that answer.
+        """Return the samples (by pid) with source in their frames; of side threads, in the deepest frames only.
 
-        ``condition_values``: whether variables that a condition names keep theirs.
+        Lines are missing if a file does not answer within ``timeout_s``. ``condition_values``: whether variables that a
+        condition names keep their values.
         """
         found = await self._find({pid: _places_of(sample) for pid, sample in samples.items()}, timeout_s)
         return {pid: _with_lines(sample, found.get(pid, {}), condition_values) for pid, sample in samples.items()}
 
     async def attach_to_record(self, pid: int, record: FlightRecord, *, timeout_s: float = 1.0) -> FlightRecord:
-        """The record with source in its call sites' frames, of all files that answer."""
+        """Return the record with source in the frames of its call sites, of all files that answer."""
         places = {(f.file, f.line) for o in record.operations for f in o.frames or () if _is_worth_reading(f)}
         lines = (await self._find({pid: sorted(places)}, timeout_s)).get(pid, {})
         if not lines:
@@ -115,7 +117,7 @@ class SourceLines:
     async def attach_to_tasks(
         self, pid: int, tasks: Sequence[TaskStack], *, timeout_s: float = 1.0
     ) -> tuple[TaskStack, ...]:
-        """The tasks with source in their frames, of all files that answer."""
+        """Return the tasks with source in their frames, of all files that answer."""
         places = {(f.file, f.line) for task in tasks for f in task.frames if _is_worth_reading(f)}
         lines = (await self._find({pid: sorted(places)}, timeout_s)).get(pid, {}) if places else {}
         return tuple(
@@ -123,12 +125,12 @@ class SourceLines:
         )
 
     def read(self, pid: int, places: Iterable[Place]) -> dict[Place, Line]:
-        """Lines by (file, line); places that cannot be read are left out. May block as long as the files do."""
+        """Return lines by (file, line), without places that cannot be read. May block as long as the files do."""
         known = self._known()
         return _parse(list(_load({pid: places}, known)), known).get(pid, {})
 
     async def _find(self, wanted: Mapping[int, Sequence[Place]], timeout_s: float) -> dict[int, dict[Place, Line]]:
-        """Lines by pid and place, of all files before one that does not answer within ``timeout_s``.
+        """Return lines by pid and place, of all files before one that does not answer in ``timeout_s``.
 
         Files may lie on a file system that hangs (it may be why a rank does): they are read by a daemon thread that is
         left behind then, and no other is started until it returns. To parse them has no limit: it ends, and takes seconds
@@ -160,14 +162,14 @@ class SourceLines:
         return await asyncio.to_thread(_parse, list(files), known)
 
     def _known(self) -> dict[Key, Line | None]:
-        """The lines that are remembered. Others may be reading from what was remembered before: that is left to them."""
+        """Return the cache of lines. When it is full, start a new one: other threads may still be reading the old one."""
         if len(self._lines) > _CACHE_LIMIT:
             self._lines = {}
         return self._lines
 
 
 def _load(wanted: Mapping[int, Iterable[Place]], known: Mapping[Key, Line | None]) -> Iterator[_File]:
-    """The files of these places (by pid), one after the other; the text of one of several processes once."""
+    """Yield the files of these places (by pid). A file that several processes have is read once."""
     loaded: set[Version] = set()
     for pid, places in wanted.items():
         by_file: dict[str, set[int]] = {}
@@ -188,7 +190,7 @@ def _load(wanted: Mapping[int, Iterable[Place]], known: Mapping[Key, Line | None
 def _read(
     pid: int, name: str, numbers: set[int], loaded: Container[Version], known: Mapping[Key, Line | None]
 ) -> _File:
-    """One file, its text where it is new. Raises OSError, ValueError."""
+    """Return one file, with its text only if it is new. Raises OSError, ValueError."""
     with os.fdopen(open_seen(pid, name), "rb") as opened:
         status = os.fstat(opened.fileno())
         if status.st_size > _FILE_LIMIT_BYTES:
@@ -201,7 +203,7 @@ def _read(
 
 
 def _parse(files: Sequence[_File], known: dict[Key, Line | None]) -> dict[int, dict[Place, Line]]:
-    """The lines of files by pid and place, put into ``known``."""
+    """Return the lines of the files by pid and place, and add them to ``known``."""
     wanted: dict[Version, set[int]] = {}
     for file in files:
         wanted.setdefault(file.version, set()).update(file.numbers)
@@ -237,7 +239,7 @@ def annotate(tree: SourceTree, number: int) -> tuple[tuple[Block, ...], tuple[Fa
 
 
 def _make_line(text: str, number: int, tree: SourceTree | None) -> Line:
-    """The line as it is kept."""
+    """Return the line as it is kept."""
     short = shorten(text)
     if tree is None:
         return Line(short)
@@ -256,22 +258,22 @@ shared = SourceLines()
 
 
 def _is_installed(file: str) -> bool:
-    """Whether a file is an installed package's."""
+    """Return whether a file belongs to an installed package."""
     return "/site-packages/" in file or "/dist-packages/" in file
 
 
 def _is_torch(file: str) -> bool:
-    """Whether a file is installed torch's own."""
+    """Return whether a file belongs to installed torch."""
     return _is_installed(file) and "-packages/torch/" in file
 
 
 def _has_blocks(file: str) -> bool:
-    """Whether the blocks around its lines are given."""
+    """Return whether the blocks around the file's lines are given."""
     return not _is_torch(file) or file.endswith("torch/distributed/pipelining/schedules.py")
 
 
 def _is_worth_reading(frame: Frame) -> bool:
-    """Not the standard library, nothing that is no file, nothing without a line."""
+    """Return whether it is a line of a file that is not part of the standard library."""
     if frame.line <= 0:
         return False
     if frame.file == _OF_COMMAND:  # functions that a library makes while it runs are of a file with this name too
@@ -284,7 +286,7 @@ def _is_worth_reading(frame: Frame) -> bool:
 
 
 def _command_source(pid: int) -> str:
-    """The program that a process was given on its command line: ``python -c PROGRAM``; empty where it was given none."""
+    """Return the program of a process run as ``python -c PROGRAM``; empty for any other process."""
     for option, value in pairwise(read_arguments(pid)[1:]):
         if not option.startswith("-"):
             break
@@ -294,31 +296,33 @@ def _command_source(pid: int) -> str:
 
 
 def _places_of(sample: StackSample) -> list[Place]:
-    """The lines of a sample that are worth reading."""
+    """Return the lines of a sample that are worth reading."""
     frames = (frame for thread in sample.threads for frame in _frames_to_read(thread))
     return sorted({(frame.file, frame.line) for frame in frames if _is_worth_reading(frame)})
 
 
 def _frames_to_read(thread: ThreadStack) -> tuple[Frame, ...]:
-    """All of the main thread, of any other only what it is doing right now."""
+    """Return all frames of the main thread; of any other thread, only what it is doing right now."""
     return thread.frames if thread.is_main else thread.frames[:_SIDE_FRAMES]
 
 
 def _with_lines(sample: StackSample, lines: Mapping[Place, Line], condition_values: bool) -> StackSample:
-    """The sample with source where it is known. Of its values none stays that the source does not allow: nor where nothing was
-    read."""
+    """Return the sample with source where it is known.
+
+    Values stay only where the source allows it, so none stay where no source was read.
+    """
     threads = tuple(_with_source(thread, lines, condition_values) for thread in sample.threads)
     return msgspec.structs.replace(sample, threads=threads)
 
 
 def _with_source(thread: ThreadStack, lines: Mapping[Place, Line], condition_values: bool) -> ThreadStack:
-    """One thread of it."""
+    """Return the thread with source in its frames."""
     frames = tuple(_with_line(frame, lines, condition_values) for frame in thread.frames)
     return msgspec.structs.replace(thread, frames=frames)
 
 
 def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool = False) -> Frame:
-    """One frame of it."""
+    """Return the frame with its source."""
     line = lines.get((frame.file, frame.line))
     if frame.locals:
         counters = line.counters if line is not None else frozenset()
@@ -338,7 +342,7 @@ def _with_line(frame: Frame, lines: Mapping[Place, Line], condition_values: bool
 
 
 def _settle_positions(frame: Frame, described: Mapping[str, str], holders: Sequence[Holder]) -> tuple[Position, ...]:
-    """Of the digests of all variables those that tell how far a loop is."""
+    """Return, of the digests of all variables, those that show how far a loop is."""
     digests = {one.variable: one.digest for one in frame.positions}
     if frame.file.endswith(_POOLS_WORKER):
         return tuple(Position(name, 0, digest) for name, digest in digests.items() if name == _POOLS_ITEM)

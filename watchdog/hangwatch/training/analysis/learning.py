@@ -76,7 +76,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class Learning:
-    """``fault``: None if none can be shown. ``recovered``: the last ``EVIDENCE_STEPS`` lines are good."""
+    """The state of a training.
+
+    ``fault``: None if none can be shown. ``recovered``: the last ``EVIDENCE_STEPS`` lines are good.
+    """
 
     fault: Fault | None
     recovered: bool

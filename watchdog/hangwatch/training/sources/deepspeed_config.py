@@ -218,7 +218,7 @@ _FLAGS = {"True": True, "False": False}
 
 
 class DeepSpeedWords(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``version``: as DeepSpeed prints it. ``settings``: None if it printed no configuration."""
+    """What DeepSpeed printed of itself. ``version``: as printed; ``settings``: None if it printed no configuration."""
 
     version: str | None = None
     world_size: int | None = None

@@ -44,7 +44,7 @@ _BARRIERS = frozenset({"barrier", "monitored_barrier", "store"})
 def _busy(case: Case) -> list[tuple[int, RankView]]:
     """Return the culprits that move, outside of collectives.
 
-    Not one that has called what matches nothing: what it does after that is no cause.
+    Without those that have called an operation that matches no other: what they do after that is not the cause.
     """
     diverged_at = case.blame.diverged_at
     sides = diverged_at.sides if diverged_at is not None and diverged_at.mismatch else ()

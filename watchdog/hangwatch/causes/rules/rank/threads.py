@@ -131,7 +131,7 @@ def _on_futex(view: RankView) -> bool:
 def _lock_taken(thread: ThreadStack) -> str | None:
     """Return the lock that the thread's deepest frame is taking, as it is written; None if it takes none.
 
-    A wait on a queue or a condition is none.
+    A wait on a queue or a condition does not count.
     """
     frame = thread.frames[0] if thread.frames else None
     if frame is None or thread.active:
