@@ -26,6 +26,8 @@ _LOCKING = re.compile(
 _IMPORT, _IMPORT_LOCK = "<frozen importlib._bootstrap>", "a module's import"
 #: A handler of log lines has a lock, which is held while it writes one.
 _LOGGING, _HANDLER_LOCK = "logging/__init__.py", "the handler's lock"
+#: A lock between processes enters its own one, written in C, from Python: ``SemLock.__enter__``.
+_BETWEEN_PROCESSES = "multiprocessing/synchronize.py"
 #: Functions that wait for another thread of the process, by file of the standard library.
 _HANDOVERS = {
     "threading.py": ("wait", "wait_for", "join", "_wait_for_tstate_lock", "acquire"),
@@ -39,7 +41,7 @@ _RESTS = ("threading.py", "queue.py", "selectors.py", "socketserver.py", "concur
 
 
 def lock_deadlock(case: Case) -> Match | None:
-    """Return a match if the main thread is stuck taking a lock in the program's is_own code.
+    """Return a match if the main thread is stuck taking a lock in the program's own code.
 
     Evidence: threads blocked there too.
     """
@@ -69,6 +71,11 @@ def lock_deadlock(case: Case) -> Match | None:
         elif shown:
             said = (
                 f"Rank {rank}'s {view.who} waits for a lock, another of its threads is blocked too, and neither moves."
+            )
+        elif _is_between_processes(main):
+            said = (
+                f"Rank {rank}'s {view.who} takes {wanted}, a lock between processes. Another process holds it, or has "
+                "ended without releasing it."
             )
         else:
             said = f"Rank {rank}'s {view.who} takes {wanted}, but none of its threads is visibly inside a `with` of it."
@@ -138,10 +145,18 @@ def _lock_taken(thread: ThreadStack) -> str | None:
         return None
     if frame.file == _IMPORT and bare(frame) == "acquire":
         return _IMPORT_LOCK
-    if is_interpreter(frame):
+    if _is_between_processes(thread) and len(thread.frames) > 1:
+        frame = thread.frames[1]
+    elif is_interpreter(frame):
         return _HANDLER_LOCK if bare(frame) == "acquire" and frame.file.endswith(_LOGGING) else None
     found = _LOCKING.search(frame.source or "")
     return (found["called"] or found["held"]) if found is not None and bare(frame) != "wait" else None
+
+
+def _is_between_processes(thread: ThreadStack) -> bool:
+    """True if the thread's deepest frame enters a lock that several processes share."""
+    frame = thread.frames[0]
+    return frame.file.endswith(_BETWEEN_PROCESSES) and bare(frame) == "__enter__"
 
 
 def _holds(frames: Sequence[Frame], lock: str) -> bool:
