@@ -9,6 +9,7 @@ from corpus.catalogue import load_capture, load_catalogue
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.stacks import StackSample
+from recorded import load
 
 
 def cut_short(sample: StackSample) -> StackSample:
@@ -54,3 +55,15 @@ def test_what_a_rank_does_after_what_matches_nothing_is_no_cause() -> None:
     assert (verdict.kind, verdict.culprit_ranks) == ("deadlock", (2,))
     assert verdict.cause is not None
     assert {cause.id for cause in (verdict.cause, *verdict.alternatives)}.isdisjoint({"straggler", "busy-loop"})
+
+
+def test_a_rank_that_comes_late_to_a_new_group_has_not_skipped_it() -> None:
+    """Only a rank that waits elsewhere, or creates another group, does not match."""
+    work, creating = load("rank0_work"), load("group_creation").ranks[0].stacks
+    ranks = tuple(
+        replace(rank, stacks=creating, flight=None, progress=None) if rank.rank else rank for rank in work.ranks
+    )
+    verdict = diagnose(replace(work, ranks=ranks)).verdict
+    assert verdict.culprit_ranks == (0,)
+    assert verdict.cause is not None
+    assert "group-creation-mismatch" not in {cause.id for cause in (verdict.cause, *verdict.alternatives)}

@@ -190,9 +190,9 @@ def creation(case: Case) -> Match | None:
     """Return a match if some ranks are inside ``new_group``, and the others are in something else or in another creation."""
     inside = [r for r, v in case.views.items() if v.wait is not None and v.wait.kind == "group_creation"]
     within = frozenset(inside)
-    outside = [r for r, v in case.views.items() if r not in within and v.wait is not None and not v.waits_for_no_rank]
+    outside = [r for r in case.views if r not in within and _waits(case, r)]
     apart = [e for e in case.graph.edges if e.reason == "creation"]
-    if inside and not outside and (apart or case.blame.culprits):
+    if inside and not outside and (apart or len({_creates(case.views[r]) for r in inside}) > 1):
         return _creation_apart(case, inside)
     if apart and set(case.blame.component) <= set(inside):
         return _creation_apart(case, list(case.blame.component))  # the ranks outside wait for them
