@@ -8,33 +8,33 @@ from hangwatch.model.text import format_ranks
 
 
 def summarize(case: Case, kind: Kind, cause: Cause) -> str:
-    """Return who waits in which operation, because of whom, and why, in one sentence."""
+    """Return who waits in which operation, because of whom, and why if a known cause fits, in one sentence."""
     blame = case.blame
     where = _where(case)
-    title = in_a_sentence(cause.title)
+    why = f": {in_a_sentence(cause.title)}" if cause.id != "unknown" else ""
     if blame.shape == "outside":
         return f"{_who_waits(blame.waiting)} in {where}: {_whom_outside(case)}."
     if not blame.culprits and case.operation is None:
         return f"{_who_waits(blame.waiting)} in {where}, and nothing moves. hangwatch could not see their groups."
     if not blame.culprits:
         have = "have all" if len(blame.waiting) > 1 else "has"
-        return f"{list_ranks(blame.waiting).capitalize()} {have} joined {where}, but the operation does not complete: {title}."
+        return f"{list_ranks(blame.waiting).capitalize()} {have} joined {where}, but the operation does not complete{why}."
     holders = list_ranks(blame.culprits)
     if blame.shape == "blocked":
         are = "are" if len(blame.culprits) > 1 else "is"
-        return f"{holders.capitalize()} {are} stuck outside of any collective: {title}."
+        return f"{holders.capitalize()} {are} stuck outside of any collective{why}."
     if blame.shape == "lingering":
-        return f"The job does not end because of {holders}: {title}. The other ranks are at the end of their program."
+        return f"The job does not end because of {holders}{why}. The other ranks are at the end of their program."
     if blame.shape == "left_over":
         ended = "but most ranks of the group have ended without an error"
-        return f"{_who_waits(blame.culprits)} in {where}, {ended}: {title}."
+        return f"{_who_waits(blame.culprits)} in {where}, {ended}{why}."
     if not blame.waiting:
-        return f"{holders.capitalize()} wait for each other in {where}: {title}."
+        return f"{holders.capitalize()} wait for each other in {where}{why}."
     verb = {"deadlock": "can never get past", "straggler": "are waiting in"}.get(kind, "are blocked in")
     waiting = list_ranks(blame.waiting)
     if len(blame.waiting) == 1:
         verb = verb.replace("are", "is", 1)
-    return f"{waiting.capitalize()} {verb} {where} because of {holders}: {title}."
+    return f"{waiting.capitalize()} {verb} {where} because of {holders}{why}."
 
 
 def summarize_healthy(case: Case) -> str:
