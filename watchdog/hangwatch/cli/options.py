@@ -32,7 +32,8 @@ class SectionCommand(click.Command):
         """Write the sections; options that are in none come last."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            # The usage line shows the arguments already.
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 sections.setdefault(getattr(parameter, "section", _OTHER), []).append(record)
         other = sections.pop(_OTHER, [])
