@@ -10,7 +10,7 @@ from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
 from hangwatch.model.stacks import Frame
-from recorded import load
+from recorded import load, verdict_of
 
 C10D = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 RENDEZVOUS = "/opt/venv/lib/python3.11/site-packages/torch/distributed/rendezvous.py"
@@ -146,3 +146,13 @@ def test_a_lock_that_is_a_file_is_a_wait_for_a_file(frame: Frame) -> None:
     assert cause is not None
     assert cause.id == "blocked-io"
     assert "lock file" in cause.explanation
+
+
+def test_a_dump_says_where_a_rank_is_that_nobody_waits_for() -> None:
+    """A person who asks about it knows that it hangs."""
+    capture = load("two_locks")
+    alone = tuple(rank for rank in capture.ranks if rank.rank in verdict_of("two_locks").culprit_ranks)
+    job = msgspec.structs.replace(capture.job, world_size=1)
+    verdict = diagnose(msgspec.structs.replace(capture, ranks=alone, job=job)).verdict
+    assert (verdict.kind, verdict.culprit_ranks) == ("healthy", ())
+    assert "nothing moves: rank 1 is in <module> (train/two_locks.py:28)" in verdict.summary

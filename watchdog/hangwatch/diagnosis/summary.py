@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
+from hangwatch.analysis.divergence.frames import where
+from hangwatch.analysis.places import user_frame
 from hangwatch.model.incident import Cause, Kind
 from hangwatch.model.text import format_ranks
 
@@ -10,15 +12,17 @@ from hangwatch.model.text import format_ranks
 def summarize(case: Case, kind: Kind, cause: Cause) -> str:
     """Return who waits in which operation, because of whom, and why if a known cause fits, in one sentence."""
     blame = case.blame
-    where = _where(case)
+    place = _where(case)
     why = f": {in_a_sentence(cause.title)}" if cause.id != "unknown" else ""
     if blame.shape == "outside":
-        return f"{_who_waits(blame.waiting)} in {where}: {_whom_outside(case)}."
+        return f"{_who_waits(blame.waiting)} in {place}: {_whom_outside(case)}."
     if not blame.culprits and case.operation is None:
-        return f"{_who_waits(blame.waiting)} in {where}, and nothing moves. hangwatch could not see their groups."
+        return f"{_who_waits(blame.waiting)} in {place}, and nothing moves. hangwatch could not see their groups."
     if not blame.culprits:
         have = "have all" if len(blame.waiting) > 1 else "has"
-        return f"{list_ranks(blame.waiting).capitalize()} {have} joined {where}, but the operation does not complete{why}."
+        return (
+            f"{list_ranks(blame.waiting).capitalize()} {have} joined {place}, but the operation does not complete{why}."
+        )
     holders = list_ranks(blame.culprits)
     if blame.shape == "blocked":
         are = "are" if len(blame.culprits) > 1 else "is"
@@ -27,14 +31,14 @@ def summarize(case: Case, kind: Kind, cause: Cause) -> str:
         return f"The job does not end because of {holders}{why}. The other ranks are at the end of their program."
     if blame.shape == "left_over":
         ended = "but most ranks of the group have ended without an error"
-        return f"{_who_waits(blame.culprits)} in {where}, {ended}{why}."
+        return f"{_who_waits(blame.culprits)} in {place}, {ended}{why}."
     if not blame.waiting:
-        return f"{holders.capitalize()} wait for each other in {where}{why}."
+        return f"{holders.capitalize()} wait for each other in {place}{why}."
     verb = {"deadlock": "can never get past", "straggler": "are waiting in"}.get(kind, "are blocked in")
     waiting = list_ranks(blame.waiting)
     if len(blame.waiting) == 1:
         verb = verb.replace("are", "is", 1)
-    return f"{waiting.capitalize()} {verb} {where} because of {holders}{why}."
+    return f"{waiting.capitalize()} {verb} {place} because of {holders}{why}."
 
 
 def summarize_healthy(case: Case) -> str:
@@ -55,6 +59,10 @@ def summarize_healthy(case: Case) -> str:
             "No hang found: the records show no operation in flight. They do not show the first collective of a rank, or what "
             "a rank does outside of operations."
         )
+    still = [view for view in case.views.values() if view.motion.state == "stuck"]
+    own = user_frame(still[0].frames) if len(still) == len(case.views) > 0 else None
+    if own is not None and not case.blame.waiting:
+        return f"No hang found: no rank waits for another. But nothing moves: rank {still[0].rank} is in {where(own)}."
     return "No hang found: every rank moves, or has not waited longer than usual."
 
 
