@@ -38,6 +38,29 @@ def test_nor_is_one_whose_child_is_ready_to_run(states: str, state: str) -> None
     assert read_motion(msgspec.structs.replace(capture, processes=processes)).state == state
 
 
+@pytest.mark.parametrize(
+    ("wakes", "path", "state"),
+    [
+        (40, "Clips.__getitem__ (train/clips.py:19): time.sleep(0.02)", "busy"),
+        (1, "Clips.__getitem__ (train/clips.py:19): time.sleep(3600)", "stuck"),
+        (40, None, "stuck"),
+    ],
+    ids=["in-the-data-set", "seldom", "beside-the-loader"],
+)
+def test_nor_is_one_whose_loader_wakes_in_the_data_set(wakes: int, path: str | None, state: str) -> None:
+    """It may wait piece by piece for a slow item. A child that only keeps a connection open wakes as often."""
+    fetch = "fetch (torch/utils/data/_utils/fetch.py:54): data = [self.dataset[i] for i in indices]"
+    stack = (path, fetch) if path is not None else ("wait (threading.py:359): waiter.acquire(True, timeout)",)
+    capture = rank(0, (), (Frame("_try_get_data", "/usr/lib/torch/utils/data/dataloader.py", 1200),), channel="do_poll")
+    processes = tuple(
+        msgspec.structs.replace(
+            p, children=(ChildProcess(9, "pt_data_worker", "S", 0.1, stack=stack, switches=i * wakes),)
+        )
+        for i, p in enumerate(capture.processes)
+    )
+    assert read_motion(msgspec.structs.replace(capture, processes=processes)).state == state
+
+
 def test_a_call_that_polls_has_stood_since_its_frames_have() -> None:
     """It sleeps and wakes all the time: that dates a loop of the program, and not one call of a library."""
     capture = rank(0, (), collective_frames("init_process_group"))

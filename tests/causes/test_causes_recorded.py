@@ -77,6 +77,7 @@ EXPECTED = {
     "gil_held_without_probe": ("stall", (1,), "gil-held"),
     "dataloader": ("stall", (1,), "dataloader-stall"),
     "two_locks": ("stall", (1,), "lock-deadlock"),
+    "two_roots": ("stall", (0, 1), "collective-mismatch"),
     "lock_of_the_killed": ("stall", (1,), "lock-deadlock"),
     "fork_worker": ("stall", (1,), "fork-deadlock"),
     "fork_join": ("stall", (0,), "fork-deadlock"),

@@ -262,7 +262,11 @@ class Service:
             return f"hangwatch has {action.done}"
         if not ranks_of(incident, self.known_ranks(incident.job.id)):
             return "its ranks have ended"
-        ends = {"silent_failure": "the loss is normal again", "slow": "the rank is no longer late"}
+        ends = {
+            "silent_failure": "the loss is normal again",
+            "slow": "the rank is no longer late",
+            "straggler": "the ranks go on",
+        }
         return ends.get(incident.verdict.kind, "the hang resolved")
 
     def _note_job(self, job: Job) -> None:

@@ -9,13 +9,12 @@ not in what this rank sends. Worker 0 may be a service under asyncio, whose even
 from __future__ import annotations
 
 import re
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Literal
 
 from hangwatch.analysis.places import diverging_frames, find_event_loop, is_interpreter, user_frame, user_frames
-from hangwatch.analysis.ranks.views import RankView
+from hangwatch.analysis.ranks.views import RankView, root_of
 from hangwatch.analysis.situation import Situation
-from hangwatch.analysis.stacks.waits import in_torch_distributed
 from hangwatch.model.processes import POLLS, SELECTS
 from hangwatch.model.stacks import Block, Frame
 
@@ -61,13 +60,7 @@ def _source(view: RankView) -> int | None:
         return None
     if front is not None and front.p2p:
         return front.peer
-    inside = tuple(takewhile(in_torch_distributed, view.frames))
-    for name in ("src", "group_src"):
-        described = next((t for f in inside if (t := (f.locals or {}).get(name, "")).startswith("int=")), None)
-        if described is not None:
-            number = int(described.removeprefix("int="))
-            return number if name == "src" or front is None else front.group.rank_at(number)
-    return None
+    return root_of(view)
 
 
 def _awaits_work(case: Situation, view: RankView) -> Idleness | None:

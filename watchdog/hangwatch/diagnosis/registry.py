@@ -87,6 +87,7 @@ RULES: tuple[Rule, ...] = (
     operations.items,
     operations.message,
     operations.mismatch,
+    operations.roots,
     operations.tensors,
     paths.ranks_diverged,
     requests.waits_for_request,

@@ -166,11 +166,18 @@ def _verdict(judged: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
     )
 
 
-def _on(line: SourceLine | None, rank: int | None, side: SequenceSide | None) -> SourceLine | None:
-    """Return the line with the ranks that are on its side."""
+def _on(case: Case, line: SourceLine | None, rank: int | None, side: SequenceSide | None) -> SourceLine | None:
+    """Return the line with the ranks that are on its side: if the sides are not known, all that are at it
+    and to blame as well, or not to blame as well.
+    """
     if line is None or rank is None:
         return line
-    return msgspec.structs.replace(line, ranks=side.ranks if side is not None else (rank,))
+    if side is not None:
+        return msgspec.structs.replace(line, ranks=side.ranks)
+    alike = case.blame.culprits if rank in case.blame.culprits else case.blame.waiting
+    frames = {r: case.views[r].frames for r in alike if r in case.views}
+    at_it = (r for r in frames if any((f.file, f.line) == (line.file, line.line) for f in frames[r]))
+    return msgspec.structs.replace(line, ranks=tuple(sorted({rank, *at_it})))
 
 
 def _collective(case: Case) -> Collective | None:
@@ -206,12 +213,14 @@ def _divergence(case: Case) -> Divergence | None:
     since = f"no operation since {describe(last)}" if last is not None else None
     diverged_at = case.blame.diverged_at
     if diverged_at is None:
-        return Divergence(culprit=_on(culprit, one, None), others=_on(others, other, None), culprit_op=since)
+        return Divergence(
+            culprit=_on(case, culprit, one, None), others=_on(case, others, other, None), culprit_op=since
+        )
     culprit_side = diverged_at.side_of(one) if one is not None else None
     other_side = diverged_at.side_of(other) if other is not None else None
     return Divergence(
-        culprit=_on(culprit, one, culprit_side),
-        others=_on(others, other, other_side),
+        culprit=_on(case, culprit, one, culprit_side),
+        others=_on(case, others, other, other_side),
         group=diverged_at.group.label,
         seq=diverged_at.seq,
         culprit_op=describe(culprit_side.operation) if culprit_side and culprit_side.operation else since,

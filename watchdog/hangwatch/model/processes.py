@@ -44,6 +44,7 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``threads``: the number of all its threads, Python's or not; None if unread.
     - ``sleep_left_s``: as in ``ProcessSample``; in a loop that counts its sleeps, the time of all that are left.
     - ``between_items``: after that sleep comes the next item of a loop that ends with its data.
+    - ``exit``: how it ended, if it has and nobody has collected its status yet.
     """
 
     pid: int
@@ -61,6 +62,7 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     between_items: bool = False
     io_bytes: int | None = None
     switches: int | None = None
+    exit: ExitStatus | None = None
 
 
 class CallerProcess(msgspec.Struct, frozen=True, omit_defaults=True):

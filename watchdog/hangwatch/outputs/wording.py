@@ -92,6 +92,12 @@ def show_divergence(divergence: Divergence, verdict: Verdict) -> ShownDivergence
         line = divergence.culprit
         side = ShownSide("culprit", verdict.culprit_ranks, line, None)
         return ShownDivergence("Where it spends more of its time than the others", (side,))
+    if divergence.others is None and not verdict.waiting_ranks:
+        line = divergence.culprit
+        ranks = line.ranks if line is not None else verdict.culprit_ranks
+        return ShownDivergence(
+            "Where the ranks are stuck", (ShownSide("culprit", tuple(ranks), line, divergence.culprit_op),)
+        )
     where = f" in {divergence.group}" if divergence.group is not None else ""
     number = f", first at sequence number {divergence.seq}" if divergence.seq is not None else ""
     others = tuple(sorted(set(verdict.waiting_ranks) - set(verdict.culprit_ranks)))

@@ -80,8 +80,8 @@ def _tell_how_to_ask(aborted: Sequence[int]) -> None:
     """Say how to learn which calls did not match, where ranks were aborted and have left nothing."""
     if aborted:
         log.warning(
-            "%s left nothing. If the job's output says op.preamble.length, start it again with HANGWATCH_ABORTS=1"
-            " to see which calls did not match",
+            "%s aborted and left no record. If the job's output says op.preamble.length, calls did not match: start the"
+            " job again with HANGWATCH_ABORTS=1 to see which",
             number_ranks(aborted),
         )
 

@@ -14,7 +14,8 @@ asks. What a rank did before its wait began does not count. A rank that has ende
    next attempt or a time of its own can follow.
 6. It is fed: it wakes 5 times a second in a wait for data, but not for a manager's answers, or once in the read of a pipe,
    unless it asks in a loop.
-7. A child is at another item or is fed, unless the rank waits for other ranks by its stack.
+7. A child is at another item or is fed, or a worker of its DataLoader wakes 5 times a second in the data set's own code, unless
+   the rank waits for other ranks by its stack.
 
 A rank that does not move may have named the time at which it will: ``sleeping.wakes_in_s``. Since when it has not moved:
 ``samples.still_since_ns``. What the text of a program says of its loops, counts and deadlines comes with the frames

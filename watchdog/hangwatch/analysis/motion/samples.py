@@ -42,6 +42,8 @@ _DATA_CHANNELS = (
     *_PIPE_CHANNELS, "wait_woken", "sk_wait_data", "unix_stream_", "io_schedule", "folio_wait", "nfs", "rpc_wait",
     "request_wait", "fuse",
 )  # fmt: skip
+#: Where a worker of a DataLoader takes an item from its data set.
+_FETCHES = "torch/utils/data/_utils/fetch.py"
 #: Intervals shorter than this say nothing: the kernel counts CPU time in ticks of 10 ms.
 MIN_INTERVAL_NS = 200_000_000
 
@@ -151,6 +153,14 @@ def _child_is_fed(before: ProcessSample, after: ProcessSample) -> bool:
     had = {c.pid: c.switches for c in before.children if c.switches is not None and _reads_data(c)}
     enough = DATA_WAKEUPS_PER_S * _between_s(before, after)
     return any(c.pid in had and (c.switches or 0) - had[c.pid] >= enough for c in after.children if _reads_data(c))
+
+
+def _worker_wakes(before: ProcessSample, after: ProcessSample) -> bool:
+    """True if a worker of a DataLoader wakes often in the data set's own code: it may wait for its item piece by piece."""
+    had = {c.pid: c.switches for c in before.children if c.switches is not None}
+    enough = DATA_WAKEUPS_PER_S * _between_s(before, after)
+    loading = (c for c in after.children if any(_FETCHES in line for line in c.stack))
+    return any(c.pid in had and (c.switches or 0) - had[c.pid] >= enough for c in loading)
 
 
 def _reads_data(child: ChildProcess) -> bool:
@@ -267,7 +277,8 @@ def children_work(capture: RankCapture, since_ns: int = 0) -> bool:
 
 
 def _children_get_on(samples: Sequence[ProcessSample]) -> bool:
-    return any(_child_is_fed(a, b) for a, b in _intervals(samples)) or children_go_on(samples)
+    pairs = _intervals(samples)
+    return any(_child_is_fed(a, b) or _worker_wakes(a, b) for a, b in pairs) or children_go_on(samples)
 
 
 def child_wakes(capture: RankCapture, child: int, since_ns: int = 0) -> bool:

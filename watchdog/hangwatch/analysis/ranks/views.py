@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from hangwatch.analysis.motion.samples import Motion, read_motion, still_since_ns
 from hangwatch.analysis.operations.alignment import GroupKey, mixed_groups
@@ -24,7 +25,7 @@ from hangwatch.analysis.ranks.threads import (
 )
 from hangwatch.analysis.stacks.communicators import read_communicator
 from hangwatch.analysis.stacks.remote_calls import names_awaited
-from hangwatch.analysis.stacks.waits import Wait, read_connection, read_destructor, read_wait
+from hangwatch.analysis.stacks.waits import Wait, in_torch_distributed, read_connection, read_destructor, read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation, call_group, in_flight
 from hangwatch.model.numbers import world_of
@@ -344,3 +345,15 @@ def view_from(
 def number_by_process(views: Mapping[int, RankView]) -> dict[tuple[str, int], int]:
     """Return the number of each process, by its node and its pid there."""
     return {(v.capture.identity.node, v.capture.identity.pid): number for number, v in views.items()}
+
+
+def root_of(view: RankView) -> int | None:
+    """Return the rank that a rank has named as the root (``src``, ``dst``) of what it waits in; None if that was not seen."""
+    inside = tuple(takewhile(in_torch_distributed, view.frames))
+    for name in ("src", "dst", "group_src", "group_dst"):
+        described = next((t for f in inside if (t := (f.locals or {}).get(name, "")).startswith("int=")), None)
+        if described is not None:
+            number = int(described.removeprefix("int="))
+            front = view.frontier
+            return number if not name.startswith("group") or front is None else front.group.rank_at(number)
+    return None

@@ -230,6 +230,7 @@ def _sample_children(pid: int) -> Iterator[ChildProcess]:
                 sleep_left_s=left_s,
                 io_bytes=parse_io(read_small(f"/proc/{child}/io", 1024) or b""),
                 switches=parse_switches(read_small(f"/proc/{child}/status", 8192) or b""),
+                exit=parse_wait_status(stat.wait_status) if is_zombie(stat) else None,
             )
 
 

@@ -11,6 +11,7 @@ from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.failing import does_not_fit
 from hangwatch.analysis.ranks.threads import is_engines
+from hangwatch.analysis.ranks.views import root_of
 from hangwatch.causes.evidence import at_fork, at_recorder, at_stack
 from hangwatch.causes.match import Match
 from hangwatch.model.collectives import Operation
@@ -50,6 +51,24 @@ def _of_one_backward(case: Case, *calls: tuple[int, Operation]) -> bool:
     """True if a backward pass has called one of the two, and the program itself the other: these are not meant to meet."""
     engines = [rank in case.views and is_engines(case.views[rank].taken, o) for rank, o in calls]
     return len(set(engines)) > 1 and all(engine or o.frames for engine, (_, o) in zip(engines, calls, strict=True))
+
+
+def roots(case: Case) -> Match | None:
+    """Return a match if ranks have named different roots of one operation: another ``src`` or ``dst``."""
+    first: dict[tuple[object, ...], tuple[int, int]] = {}
+    for rank, view in case.views.items():
+        front, root = view.frontier, root_of(view)
+        if front is None or front.p2p or root is None or case.ran_ahead(rank):
+            continue
+        one, other = first.setdefault((front.group.key, front.seq, front.op), (rank, root))
+        if root != other:
+            said = (
+                f"Rank {one} names rank {other} as the root of {front.op} (sequence number {front.seq}), but rank {rank} "
+                f"names rank {root}."
+            )
+            evidence = at_recorder(case, (one, rank)) + at_stack(case, one) + at_stack(case, rank)
+            return Match("collective-mismatch", "strong", said, evidence)
+    return None
 
 
 def branches(case: Case) -> Match | None:

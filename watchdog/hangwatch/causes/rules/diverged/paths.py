@@ -94,15 +94,18 @@ def _by_a_loop(case: Case, fork: Fork, block: Block) -> _Parting:
     loop = case.loop
     package = next((package_of(f) for f in inside.path if block in f.blocks), None)
     named_loop = f"the loop `{block.text}`" + (f" of {package}" if package is not None else "")
-    says = f"Rank {past.rank} has left {named_loop}; rank {inside.rank} is still in it."
+    how, more = _why_left(loop) if loop is not None else ("loop", "")
+    exits = (
+        f" (it can be left by {' or '.join(f'`{one}`' for one in block.exits)})"
+        if how == "loop" and block.exits
+        else ""
+    )
+    says = f"Rank {past.rank} has left {named_loop}{exits}; rank {inside.rank} is still in it."
     if loop is None:
         return _Parting("loop", says, None)
     if loop.visited is False and package is not None:
         says = f"Rank {inside.rank} is in {named_loop}, in which rank {past.rank} has called nothing."
         return _Parting("condition", says, None)
-    how, more = _why_left(loop)
-    if how == "loop" and block.exits:
-        more += f" It can be left by {' or '.join(f'`{one}`' for one in block.exits)}."
     # A rank that was in the loop with the others and is past it has left. If the other is rounds ahead, that one came back.
     left = past.rank if fork.sure and loop.visited and not (loop.ahead or loop.fixed) else None
     return _Parting(how, says + more, left)

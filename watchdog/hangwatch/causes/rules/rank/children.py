@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.places import bare, called_by_user, calls, is_interpreter
@@ -89,8 +90,7 @@ def child_stall(case: Case) -> Match | None:
         if ended is not None and _from_children(frame):
             said = (
                 f"Rank {rank}'s main thread waits in {bare(frame)} for data from a child process, but "
-                f"its child {ended.pid} has ended. That child's traceback, earlier in the log, shows "
-                "why."
+                f"its child {ended.pid} {_how_ended(ended)}."
             )
             return Match("child-stall", "certain", said, evidence)
         still = [c for c in children if not _moved(view, c)]
@@ -164,6 +164,15 @@ def _moved(view: RankView, child: ChildProcess) -> bool:
     before = view.capture.processes[-2].children if len(view.capture.processes) > 1 else ()
     cpu_s = next((c.cpu_s for c in before if c.pid == child.pid), None)
     return cpu_s is None or child.cpu_s - cpu_s > 0.02
+
+
+def _how_ended(child: ChildProcess) -> str:
+    """Return how a child ended, and where to look for the reason."""
+    end = child.exit
+    if end is not None and end.signal is not None:
+        killer = ", perhaps by the kernel for lack of memory" if end.signal == signal.SIGKILL else ""
+        return f"was killed by signal {end.signal}{killer}"
+    return "has ended: see its traceback, earlier in the log"
 
 
 def _describe(child: ChildProcess) -> str:
