@@ -61,7 +61,9 @@ def test_a_job_that_waits_says_when_that_would_be_reported() -> None:
     learnt = msgspec.structs.replace(job, stall_after_s=44.0, stall_learnt=True)
     said = "waiting for 8 s; a stall would be reported after 44 s (learned from this job)"
     assert said in printed(LiveView(1, (learnt,))).splitlines()
-    calm = msgspec.structs.replace(learnt, groups=tuple(msgspec.structs.replace(g, in_flight_s=1.0) for g in job.groups))
+    calm = msgspec.structs.replace(
+        learnt, groups=tuple(msgspec.structs.replace(g, in_flight_s=1.0) for g in job.groups)
+    )
     assert all("would be reported" not in printed(LiveView(1, (one,))) for one in (job, calm))
 
 
