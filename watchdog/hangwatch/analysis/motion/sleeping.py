@@ -16,6 +16,8 @@ from hangwatch.model.stacks import StackSample
 _SAME_END_NS = 200_000_000
 #: The rank's own thread, among those that sleep.
 _OWN = 0
+#: What stays for as long as a thread is in one call: its context switches, and the call, or for a child, how much is known.
+_Call = tuple[int | None, str | bool | None]
 
 
 def wakes_in_s(capture: RankCapture, since_ns: int) -> float | None:
@@ -55,8 +57,9 @@ def _ends(samples: Sequence[ProcessSample]) -> Iterator[list[tuple[int, int]]]:
     Some tell only their full length. They began no later than the first sample that shows them: the thread has not run
     since.
     """
-    known: dict[int, tuple[tuple[object, ...], int]] = {}
+    known: dict[int, tuple[_Call, int]] = {}
     for sample in samples:
+        told: list[tuple[int, float | None, _Call]]
         told = [(c.pid, c.sleep_left_s, (c.switches, bool(c.stack))) for c in sample.children]
         told += [(t.os_thread_id, t.sleep_left_s, (t.switches, t.syscall)) for t in sample.threads]
         told.append((_OWN, sample.sleep_left_s, (sample.switches, sample.syscall)))
