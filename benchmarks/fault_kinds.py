@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,14 +63,15 @@ def _limit(kind: int, most: Callable[[psutil.Process], int]) -> Kind:
 
     @contextmanager
     def limit(world: World) -> Iterator[None]:
-        agent, before = psutil.Process(world.agent.pid), None
+        undo = ExitStack()
         with suppress(psutil.Error, OSError):
+            agent = psutil.Process(world.agent.pid)
             before = agent.rlimit(kind)
             agent.rlimit(kind, (most(agent), before[1]))
+            undo.push(suppress(psutil.Error, OSError))
+            undo.callback(agent.rlimit, kind, before)
         yield
-        if before is not None:
-            with suppress(psutil.Error, OSError):
-                agent.rlimit(kind, before)
+        undo.close()
 
     return limit
 
