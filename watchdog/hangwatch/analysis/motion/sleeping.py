@@ -59,12 +59,12 @@ def _ends(samples: Sequence[ProcessSample]) -> Iterator[list[tuple[int, int]]]:
     """
     known: dict[int, tuple[_Call, int]] = {}
     for sample in samples:
-        told: list[tuple[int, float | None, _Call]]
-        told = [(c.pid, c.sleep_left_s, (c.switches, bool(c.stack))) for c in sample.children]
-        told += [(t.os_thread_id, t.sleep_left_s, (t.switches, t.syscall)) for t in sample.threads]
-        told.append((_OWN, sample.sleep_left_s, (sample.switches, sample.syscall)))
+        shown: list[tuple[int, float | None, _Call]]
+        shown = [(c.pid, c.sleep_left_s, (c.switches, bool(c.stack))) for c in sample.children]
+        shown += [(t.os_thread_id, t.sleep_left_s, (t.switches, t.syscall)) for t in sample.threads]
+        shown.append((_OWN, sample.sleep_left_s, (sample.switches, sample.syscall)))
         before, known = known, {}
-        for who, left_s, call in told:
+        for who, left_s, call in shown:
             if left_s is not None:
                 same = call[0] is not None and who in before and before[who][0] == call
                 known[who] = before[who] if same else (call, sample.at_ns + int(left_s * 1e9))
