@@ -12,7 +12,7 @@ from hangwatch.agent.capturing import capture
 from hangwatch.agent.capturing import records as flight_records
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Gap, RankIdentity
-from hangwatch.model.collectives import FlightRecord, Group, GroupProgress
+from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
 
 
 def beat(pid: int, age_s: float, *, initialized: bool, server: str | None = "/run/server") -> Beat:
@@ -54,6 +54,27 @@ def test_late_beat_and_an_empty_recorder_are_a_rank_without_a_group(monkeypatch:
     ranks = [RankIdentity(pid, pid, 1.0) for pid in (1, 2)]
     records = asyncio.run(flight_records.fetch_records(ranks, beats, call_sites=False))
     assert list(records) == [2]
+
+
+@pytest.mark.parametrize(("ahead_s", "age_s"), [(90_000.0, 40.0), (-50.0, 50.0)], ids=["set-back", "as-it-was"])
+def test_an_operation_in_flight_is_as_old_as_it_is_though_the_clock_was_set_back(
+    monkeypatch: pytest.MonkeyPatch, ahead_s: float, age_s: float
+) -> None:
+    """Its time is still to come then; the beat has from a steady clock for how long nothing has moved."""
+    now_ns, group = time.time_ns(), Group("0", (0, 1), "default_pg")
+    operation = Operation(7, group, 7, "all_reduce", False, now_ns + int(ahead_s * 1e9), backend="gloo")
+
+    async def fetch(beat: Beat, *, rank: int, call_sites: bool) -> FlightRecord:
+        del beat, rank, call_sites
+        return FlightRecord(now_ns, "json", "2.10", (operation,), (GroupProgress(group, 7, 7, 6),))
+
+    monkeypatch.setattr(flight_records, "fetch_flight", fetch)
+    still = BeatGroup("0", (0, 1), 0, "default_pg", unmoved_s=40.0)
+    beats = {1: msgspec.structs.replace(beat(1, 0.1, initialized=True), groups=(still,))}
+    records = asyncio.run(flight_records.fetch_records([RankIdentity(1, 1, 1.0)], beats, call_sites=False))
+    found = records[1]
+    assert isinstance(found, FlightRecord)
+    assert (found.at_ns, found.at_ns - found.operations[0].created_ns) == (now_ns, age_s * 1e9)
 
 
 def test_groups_are_named_by_their_objects_where_all_ranks_give_them_one_name() -> None:

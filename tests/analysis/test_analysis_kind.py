@@ -65,12 +65,15 @@ def test_who_wakes_soon_is_late_and_not_stuck(left_s: float | None, slept_s: int
     assert says == ([f"the current wait ends within {left_s:.0f} s"] if left_s is not None and not child else [])
 
 
+@pytest.mark.parametrize("child", [False, True], ids=["itself", "its-child"])
 @pytest.mark.parametrize(("all_s", "kind"), [(13.0, "straggler"), (60.0, "stall"), (None, "stall")])
-def test_who_waits_with_a_time_out_is_late_until_it_ends(all_s: float | None, kind: str) -> None:
-    """``poll`` says how long it waits in all; that it has waited since a sample, its thread's context switches tell."""
+def test_who_waits_with_a_time_out_is_late_until_it_ends(all_s: float | None, kind: str, *, child: bool) -> None:
+    """``poll`` and sleep(1) say how long they wait in all; that it is since a sample, the thread's context switches tell."""
     group = Group("0", (0, 1), "default_pg")
     late = rank(0, (operation(1, group, 1),), PACKING, channel="poll_schedule_timeout")
-    samples = tuple(msgspec.structs.replace(p, syscall="poll", sleep_left_s=all_s) for p in asleep(None, 9))
+    sleeps = (ChildProcess(1001, "sleep", "S", 0.0, switches=2, sleep_left_s=all_s),)
+    waits = {"syscall": "wait4", "children": sleeps} if child else {"syscall": "poll", "sleep_left_s": all_s}
+    samples = tuple(msgspec.structs.replace(p, **waits) for p in asleep(None, 9))
     ranks = (
         msgspec.structs.replace(late, processes=samples),
         rank(1, (operation(1, group, 1), operation(2, group, 2, done=False)), collective_frames("all_reduce")),

@@ -1,11 +1,13 @@
 """A small training that ends by itself with a result that depends on every step. Rank 0 alone prints, so its output is exact.
 
-Run by torchrun. ``--pause-s``: at step 8 rank 1 takes that long, and the others wait in a collective meanwhile.
+Run by torchrun. ``--pause-s``: at each step of ``--pause-at`` rank 1 takes that long, and the others wait in a collective
+meanwhile. ``--until``: after the weights are printed rank 1 reads this FIFO to its end, which is a hang until somebody writes.
 """
 
 import argparse
 import os
 import time
+from pathlib import Path
 
 print("started", flush=True) if os.environ["RANK"] == "0" else None
 
@@ -20,6 +22,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--step-s", type=float, default=0.05)
     parser.add_argument("--pause-s", type=float, default=2.5)
+    parser.add_argument("--pause-at", type=int, nargs="*", default=[8])
+    parser.add_argument("--until", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -29,7 +33,7 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     data = torch.Generator().manual_seed(rank)
     for step in range(1, options.steps + 1):
-        if step == 8 and rank == 1:
+        if step in options.pause_at and rank == 1:
             time.sleep(options.pause_s)
         inputs = torch.randn(8, 16, generator=data)
         loss = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean()
@@ -42,6 +46,10 @@ def main() -> None:
     if rank == 0:
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         print("weights", *(w.hex() for w in weights.tolist()), flush=True)
+    if options.until is not None:
+        if rank == 1:
+            options.until.read_text()
+        dist.barrier()
     dist.destroy_process_group()
 
 

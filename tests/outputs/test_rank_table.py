@@ -55,6 +55,18 @@ def test_a_row_says_where_a_rank_stands() -> None:
     assert lines[4].split() == ["1", "101", "running", "dp", "6", "6", "3", "f1", "(a.py:1)"]
 
 
+def test_a_job_that_waits_says_when_that_would_be_reported() -> None:
+    """And where the time comes from; a job whose time is not known, or that does not wait, says nothing."""
+    (job,) = view_of(2, 1).jobs
+    learnt = msgspec.structs.replace(job, stall_after_s=44.0, stall_learnt=True)
+    said = "waiting for 8 s; a stall would be reported after 44 s (learned from this job)"
+    assert said in printed(LiveView(1, (learnt,))).splitlines()
+    calm = msgspec.structs.replace(
+        learnt, groups=tuple(msgspec.structs.replace(g, in_flight_s=1.0) for g in job.groups)
+    )
+    assert all("would be reported" not in printed(LiveView(1, (one,))) for one in (job, calm))
+
+
 @pytest.mark.parametrize("height", [10, 24, 60])
 def test_a_table_fits_its_terminal_and_keeps_who_is_behind(height: int) -> None:
     """Of 256 ranks those to look at are shown, and how many are not."""

@@ -344,6 +344,42 @@ def test_too_long_socket_paths_are_bound_all_the_same(run: Run) -> None:
     assert {path.suffix for path in run.ranks.iterdir()} == {".beat"}
 
 
+def test_a_program_may_close_all_descriptors_and_take_their_numbers(run: Run) -> None:
+    """Before it has a group, as one does that makes itself a daemon: nothing of ours ends it, or touches what it opens then."""
+    script = run.write(
+        """
+        import os, sys, time
+        import torch
+        import torch.distributed as dist
+
+        sys.stdin.readline()
+        os.closerange(3, 1024)
+        files = [open("%s/%d" % (os.getcwd(), number), "w+") for number in range(8)]
+        sys.stdin.readline()
+        dist.init_process_group("gloo", init_method=os.environ["RENDEZVOUS"], rank=0, world_size=1)
+        dist.all_reduce(torch.ones(4))
+        sys.stdin.readline()
+        dist.destroy_process_group()
+        for file in files:
+            file.write("mine")
+            file.close()
+        print(sorted({open(file.name).read() for file in files}))
+        """
+    )
+    rank = run.start_rank(script)
+    assert rank.stdin is not None
+    run.wait_beat(rank.pid, lambda b: b.control is not None)
+    for accept in (lambda _: True, lambda b: b.server is not None and bool(b.groups)):
+        counter = run.wait_beat(rank.pid).counter
+        rank.stdin.write("\n")
+        rank.stdin.flush()
+        beat = run.wait_beat(rank.pid, lambda b, c=counter, a=accept: b.counter > c + 2 and a(b))  # type: ignore[misc]
+    assert beat.control is not None
+    assert pickle.loads(ask(beat.control, b"flight\n"))["entries"]  # noqa: S301  # of our own rank
+    out, err = rank.communicate("\n", timeout=LONG_S)
+    assert (out, err, rank.returncode) == ("['mine']\n", "", 0)
+
+
 ENDINGS = {
     "normal": ("dist.destroy_process_group()", 0, ""),
     "status": ("dist.destroy_process_group(); sys.exit(3)", 3, ""),

@@ -19,9 +19,10 @@ from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.sources.proc.views import open_seen
 from hangwatch.sources.stacks import samples as stacks
 from hangwatch.sources.stacks import source_lines
+from hangwatch.sources.stacks.readers import run_reader
 from hangwatch.sources.stacks.samples import StackFormatError, explain_failure, parse_pyspy, sample_stacks
 from hangwatch.sources.stacks.source_lines import SourceLines
-from support import Job, JobRunner, wait_for
+from support import LONG_S, Job, JobRunner, wait_for
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "stacks"
 
@@ -128,6 +129,30 @@ def test_slow_pyspy_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert isinstance(found, Gap)
     assert "within 1 s" in found.reason
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.usefixtures("real")
+def test_a_reader_that_has_just_ended_is_killed_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On a busy machine asyncio's thread comes late to ask how it ended. Nobody asks before, and nothing is said on stderr."""
+    killed, ask = threading.Event(), os.waitpid
+
+    def late(pid: int, options: int) -> tuple[int, int]:
+        if threading.current_thread() is not threading.main_thread():
+            killed.wait(LONG_S)
+        return ask(pid, options)
+
+    async def read() -> None:
+        assert await run_reader("/bin/true", [], 0.3) is None
+        killed.set()
+        while any("waitpid" in thread.name for thread in threading.enumerate()):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(os, "waitpid", late)
+    if sys.version_info < (3, 12):  # later ones have no thread for it
+        asyncio.run(read())
+    assert not caplog.records
 
 
 @pytest.mark.usefixtures("real")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from hangwatch.model.incident import Cause, Divergence, Incident, RankEntry, SourceLine, Verdict
+from hangwatch.model.live import LiveJob
 from hangwatch.outputs.sanitize import excerpt
 
 _KIND_NAMES = {
@@ -29,6 +30,11 @@ _SEEN = frozenset({"slow", "failed", "silent_failure", "healthy"})
 def name_kind(kind: str) -> str:
     """Return the display name of a verdict's kind."""
     return _KIND_NAMES.get(kind, kind.replace("_", " "))
+
+
+def describe_stall_origin(job: LiveJob) -> str:
+    """Return where the stall timeout of a job comes from."""
+    return "learned from this job" if job.stall_learnt else "as you set it"
 
 
 def describe_proof(verdict: Verdict) -> str:

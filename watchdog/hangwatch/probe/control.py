@@ -2,6 +2,9 @@
 
 Nothing here blocks: a client that is slow, silent or gone costs a poll of the descriptor, never a beat. One client is
 served at a time; others wait in the backlog.
+
+The program may close all its descriptors, and ours with them. Their numbers then belong to what it opens next, which is
+neither read, written nor closed here.
 """
 # Plain os calls: this runs in the rank.
 # ruff: noqa: PTH101, PTH108
@@ -36,7 +39,10 @@ class Control:
         self._line = b""
         self._rest = memoryview(b"")
         self._deadline = 0.0
-        self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._path = ""
+        #: What each descriptor of ours is, by its number.
+        self._own: dict[int, tuple[int, int] | None] = {}
+        self._open_pipe()
 
     def listen(self, path: str) -> None:
         """Open the socket at ``path``, mode 0600. Raises OSError."""
@@ -51,12 +57,14 @@ class Control:
         except BaseException:
             listener.close()
             raise
-        self._listener = listener
+        self._listener, self._path = listener, path
+        self._own[listener.fileno()] = _identify(listener.fileno())
 
     def wake(self) -> None:
         """End a running ``serve``; from any thread."""
         try:
-            os.write(self._wake_writer, b"x")
+            if self._is_ours(self._wake_writer):
+                os.write(self._wake_writer, b"x")
         except OSError:
             pass
 
@@ -69,11 +77,13 @@ class Control:
             if now >= until:
                 return False
             ready = self._poll(until - now, now)
-            if self._wake_reader in ready:
-                return False
+            self._replace_closed()
             if not ready:
                 continue
             try:
+                if self._wake_reader in ready:
+                    os.read(self._wake_reader, _LINE_LIMIT_BYTES)
+                    return False
                 if self._client is None:
                     self._accept()
                 elif self._rest:
@@ -100,15 +110,42 @@ class Control:
         """Close everything in this process for good (a forked child closes only its own copies)."""
         self._end_client()
         for descriptor in (self._wake_reader, self._wake_writer):
-            os.close(descriptor)
+            if self._is_ours(descriptor):
+                os.close(descriptor)
         if self._listener is not None:
-            self._listener.close()
+            self._close(self._listener)
             self._listener = None
+
+    def _open_pipe(self) -> None:
+        self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        for descriptor in (self._wake_reader, self._wake_writer):
+            self._own[descriptor] = _identify(descriptor)
+
+    def _is_ours(self, descriptor: int) -> bool:
+        """Return whether the number still stands for what we have opened."""
+        return descriptor in self._own and self._own[descriptor] == _identify(descriptor) is not None
+
+    def _replace_closed(self) -> None:
+        """Open again what the program has closed. Raises OSError."""
+        if self._client is not None and not self._is_ours(self._client.fileno()):
+            self._end_client()
+        if not self._is_ours(self._wake_reader) or not self._is_ours(self._wake_writer):
+            self._open_pipe()
+        if self._listener is not None and not self._is_ours(self._listener.fileno()):
+            self._close(self._listener)
+            self._listener = None
+            self.listen(self._path)
+
+    def _close(self, connection: socket.socket) -> None:
+        if not self._is_ours(connection.fileno()):
+            connection.detach()
+        connection.close()
 
     def _accept(self) -> None:
         if self._listener is None:
             return
         self._client = self._listener.accept()[0]
+        self._own[self._client.fileno()] = _identify(self._client.fileno())
         self._client.setblocking(False)
         self._line, self._rest = b"", memoryview(b"")
         self._deadline = time.monotonic() + _READ_TIME_S
@@ -137,6 +174,15 @@ class Control:
 
     def _end_client(self) -> None:
         if self._client is not None:
-            self._client.close()
+            self._close(self._client)
             self._client = None
         self._line, self._rest = b"", memoryview(b"")
+
+
+def _identify(descriptor: int) -> tuple[int, int] | None:
+    """Return what a number stands for: device and inode; None if it is closed."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

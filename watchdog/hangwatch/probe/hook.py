@@ -231,6 +231,8 @@ def _default_group_set(c10d: Any, group: Any) -> None:
             return
         os.environ[identity.MARKER] = str(os.getpid())
         _start(c10d)
+        if _State.probe is not None:
+            _State.probe.beat_now()
     except Exception as error:
         leave_problem("the probe could not be started: %r" % (error,))
 

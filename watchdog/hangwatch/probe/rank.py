@@ -46,6 +46,7 @@ class Probe:
         self._run_dir = os.path.abspath(run_dir)
         self._stem = "%s/ranks/%d" % (self._run_dir, os.getpid())
         self._server: str | None = None
+        self._server_due = True
         self._problems: dict[str, str] = {}
         self._counter = 0
         self._stopping = False
@@ -88,6 +89,10 @@ class Probe:
         """Note which rank this will be, as the program itself says."""
         self._identity = self._identity._replace(rank=rank, world_size=world_size)
 
+    def beat_now(self) -> None:
+        """Beat without delay: there is a group, and the program may hang at once, where no thread of Python runs."""
+        self._control.wake()
+
     def stop(self) -> None:
         """End the thread with a last beat before the interpreter ends (it must not be in torch then); remove the sockets."""
         if self._terminates is not None:
@@ -119,7 +124,11 @@ class Probe:
             block_signals()
         except Exception as error:
             self._note("thread", "could not set the probe's thread apart: %r" % (error,))
-        self._open_sockets()
+        try:
+            self._control.listen(self._stem + ".control")
+            self._listening = self._stem + ".control"
+        except Exception as error:
+            self._note("control", "no control socket: %s" % (error,))
         if os.environ.get("HANGWATCH_ABORTS") == "1":
             try:
                 self._terminates = leaving.TerminateHook(self._terminated)
@@ -136,17 +145,18 @@ class Probe:
             self._beat()
             self._leave("exit")
 
-    def _open_sockets(self) -> None:
+    def _open_server(self) -> None:
+        """Start torch's server, once there is a group to be asked about.
+
+        A program that closes all its descriptors does so before that: its groups need theirs. The server would not
+        survive it, and end the process.
+        """
+        self._server_due = False
         try:
             start_server(self._bindings, self._torch, self._stem + ".server")
             self._server = self._stem + ".server"
         except Exception as error:
             self._note("server", "no worker server: %s" % (error,))
-        try:
-            self._control.listen(self._stem + ".control")
-            self._listening = self._stem + ".control"
-        except Exception as error:
-            self._note("control", "no control socket: %s" % (error,))
 
     def _terminated(self) -> None:
         """Leave the last word in the thread in which C++ ends this process."""
@@ -192,6 +202,8 @@ class Probe:
         if self._raising is not None and self._raising.problem:
             self._note("raise", self._raising.problem)
         self._groups = groups or self._groups
+        if groups and self._server_due:
+            self._open_server()
         if self._terminates is not None and self._table.uses_nccl:
             self._terminates.remove()
             self._terminates = None

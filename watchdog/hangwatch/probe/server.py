@@ -2,7 +2,7 @@
 
 ``_WorkerServer`` (WorkerServer.cpp, torch 2.4 to 2.13) is C++ and runs on threads of its own. Two of its habits would
 harm the job and are met here: it announces itself on stderr, and an exception in its thread (too few threads left, an
-interrupted accept) ends the process.
+interrupted accept, its descriptor closed by the program) ends the process.
 """
 # Plain os calls: this runs in the rank.
 # ruff: noqa: PTH101, PTH108, PTH118, PTH120, PTH123

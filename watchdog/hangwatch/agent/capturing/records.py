@@ -23,6 +23,7 @@ from hangwatch.model.collectives import FlightRecord, in_flight
 from hangwatch.model.left import Left
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
+from hangwatch.model.transforms.clocks import shift
 from hangwatch.sources.discovery.rank_processes import RankProcess, read_rank_process, uses_nccl
 from hangwatch.sources.flight.pipe import fetch_by_pipe, pipe_path
 from hangwatch.sources.flight.recorder import fetch_flight
@@ -34,6 +35,8 @@ STILL_S = 2.0
 RECORD_MAX_AGE_S = 60.0
 #: A beat is written every half second: one this old is late, and not only because of a loaded machine.
 STALE_BEAT_S = 2.0
+#: An operation that is called while the record is read is no older than that.
+_SET_BACK_NS = 1_000_000_000
 
 
 class Beats(Protocol):
@@ -71,7 +74,21 @@ async def fetch_records(
         for r, beat in asked
     )
     records = zip(asked, await asyncio.gather(*fetched), strict=True)
-    return {r.pid: record for (r, beat), record in records if _counts(beat, record, now_ns)}
+    return {r.pid: _by_clock(record, beat) for (r, beat), record in records if _counts(beat, record, now_ns)}
+
+
+def _by_clock(record: FlightRecord | Gap, beat: Beat) -> FlightRecord | Gap:
+    """Return the record as of the present clock, if that was set back after the last operation: its time is still to come then.
+
+    Nothing was called after the rank last moved, and how long that is ago, the beat has from a steady clock.
+    """
+    if isinstance(record, Gap) or not len(record.operations):
+        return record
+    ahead_ns = record.operations[-1].created_ns - record.at_ns
+    if ahead_ns < _SET_BACK_NS:
+        return record
+    still_ns = int(min((group.unmoved_s for group in beat.groups), default=0.0) * 1e9)
+    return msgspec.structs.replace(shift(record, -ahead_ns - still_ns), at_ns=record.at_ns)
 
 
 def may_record(beat: Beat) -> bool:

@@ -30,7 +30,10 @@ class Trail:
     piped: dict[int, PipedRecord] = field(default_factory=dict)
 
     def add(self, pid: int, process: ProcessSample | None, stack: StackSample | None) -> None:
-        """Add what was seen of one process."""
+        """Add what was seen of one process. Once the clock is set back, earlier samples have times to come, and go."""
+        if (last := self.last(pid)) is not None and process is not None and process.at_ns < last.at_ns:
+            self.processes[pid].clear()
+            self.stacks.pop(pid, None)
         if process is not None:
             self.processes.setdefault(pid, []).append(process)
         if stack is not None:

@@ -16,6 +16,8 @@ from hangwatch.model.stacks import StackSample
 _SAME_END_NS = 200_000_000
 #: The rank's own thread, among those that sleep.
 _OWN = 0
+#: What stays for as long as a thread is in one call: its context switches, and the call, or for a child, how much is known.
+_Call = tuple[int | None, str | bool | None]
 
 
 def wakes_in_s(capture: RankCapture, since_ns: int) -> float | None:
@@ -52,22 +54,21 @@ def wakes_in_s(capture: RankCapture, since_ns: int) -> float | None:
 def _ends(samples: Sequence[ProcessSample]) -> Iterator[list[tuple[int, int]]]:
     """Yield when the sleeps and waits of each sample end (wall clock, ns), with the number of the child or other thread.
 
-    A wait that tells only its full length began no later than the first sample that shows it: its thread has not run
+    Some tell only their full length. They began no later than the first sample that shows them: the thread has not run
     since.
     """
-    own: int | None = None
-    shown: tuple[int | None, str | None] | None = None
+    known: dict[int, tuple[_Call, int]] = {}
     for sample in samples:
-        left = [(child.pid, child.sleep_left_s) for child in sample.children]
-        left += [(thread.os_thread_id, thread.sleep_left_s) for thread in sample.threads]
-        ends = [(who, sample.at_ns + int(left_s * 1e9)) for who, left_s in left if left_s is not None]
-        call = (sample.switches, sample.syscall)
-        if sample.sleep_left_s is None:
-            own = None
-        elif own is None or sample.switches is None or call != shown:
-            own = sample.at_ns + int(sample.sleep_left_s * 1e9)
-        shown = call
-        yield [*ends, (_OWN, own)] if own is not None else ends
+        shown: list[tuple[int, float | None, _Call]]
+        shown = [(c.pid, c.sleep_left_s, (c.switches, bool(c.stack))) for c in sample.children]
+        shown += [(t.os_thread_id, t.sleep_left_s, (t.switches, t.syscall)) for t in sample.threads]
+        shown.append((_OWN, sample.sleep_left_s, (sample.switches, sample.syscall)))
+        before, known = known, {}
+        for who, left_s, call in shown:
+            if left_s is not None:
+                same = call[0] is not None and who in before and before[who][0] == call
+                known[who] = before[who] if same else (call, sample.at_ns + int(left_s * 1e9))
+        yield [(who, end) for who, (_, end) in known.items()]
 
 
 def _loop_end(stack: StackSample) -> tuple[int, int] | None:

@@ -32,7 +32,7 @@ from hangwatch.outputs.html.tables import table
 from hangwatch.outputs.html.verdict import render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import merge_main_stacks
-from hangwatch.outputs.wording import mark_culprit, name_kind
+from hangwatch.outputs.wording import describe_stall_origin, mark_culprit, name_kind
 
 
 def render_healthy(job: LiveJob, progress: JobProgress) -> Markup:
@@ -79,10 +79,9 @@ def _stall_timeout(job: LiveJob, longest_s: float) -> str:
     """Return after how long a stall is reported; and if something has waited for long, how much time is left."""
     if job.stall_after_s is None:
         return ""
-    origin = "learned from this job" if job.stall_learnt else "as you set it"
     left_s = max(0.0, job.stall_after_s - longest_s)
     left = f", {duration(left_s)} left" if longest_s >= LONG_S else ""
-    return f"{duration(job.stall_after_s)} ({origin}){left}"
+    return f"{duration(job.stall_after_s)} ({describe_stall_origin(job)}){left}"
 
 
 def render_incidents(incidents: Sequence[IncidentSummary], open_ids: Collection[str], *, total: int) -> Markup:

@@ -14,9 +14,9 @@ from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.terminal.console import Line, Span
 from hangwatch.outputs.terminal.layout import paragraph
 from hangwatch.outputs.terminal.verdict import describe_verdict
-from hangwatch.outputs.wording import describe_cause, mark_culprit
+from hangwatch.outputs.wording import describe_cause, describe_stall_origin, mark_culprit
 
-#: Longer than a typical step; used for colour only, never for a verdict.
+#: Longer than a typical step; used for display only, never for a verdict.
 _LONG_S = 5.0
 _STYLES = {
     "lost": "bold red", "stuck": "bold red", "stopped": "magenta", "communicating": "cyan", "waiting": "cyan",
@@ -109,6 +109,10 @@ def _head(job: LiveJob, width: int | None) -> Iterator[Line]:
         ranks = name_guests(format_ranks(group.behind), job.names)[:120]
         said = f"{excerpt(group.label, 80)}: rank{several} {ranks} behind, the furthest is at {group.front}"
         yield (Span(said, "yellow"),)
+    longest_s = max((group.in_flight_s or 0.0 for group in job.groups), default=0.0)
+    if longest_s >= _LONG_S and job.stall_after_s is not None:
+        said = f"waiting for {longest_s:.0f} s; a stall would be reported after {job.stall_after_s:.0f} s"
+        yield (Span(f"{said} ({describe_stall_origin(job)})"),)
 
 
 def _incident(incident: Incident, width: int) -> Iterator[Line]:

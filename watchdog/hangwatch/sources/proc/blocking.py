@@ -49,15 +49,18 @@ def read_syscall(pid: int, thread: int | None = None) -> SystemCall | None:
 
 
 def read_sleep_left(pid: int, call: SystemCall | None) -> float | None:
-    """Return for how many more seconds a thread sleeps; None if it does not sleep, or sleeps for a relative time.
+    """Return for how many more seconds, at most, a thread sleeps; None if it does not sleep.
 
     ``clock_nanosleep(2)`` with TIMER_ABSTIME gets the address of its end: seconds and nanoseconds of a clock that all
-    processes share, except those in a time namespace of their own (time_namespaces(7)).
+    processes share, except those in a time namespace of their own (time_namespaces(7)). Without it (sleep(1), the C
+    library's ``sleep``), that of the length of the whole sleep, so less may be left.
     """
     if call is None or call.name != "clock_nanosleep" or len(call.arguments) < 3:
         return None
     clock, flags, address = call.arguments[:3]
-    return _read_time_left(pid, clock, address) if clock == time.CLOCK_MONOTONIC and flags == _ABSOLUTE else None
+    if flags & _ABSOLUTE:
+        return _read_time_left(pid, clock, address) if clock == time.CLOCK_MONOTONIC else None
+    return _read_seconds(pid, address)
 
 
 def read_wait_left(pid: int, call: SystemCall | None) -> float | None:
@@ -80,12 +83,19 @@ def read_wait_left(pid: int, call: SystemCall | None) -> float | None:
 
 def _read_time_left(pid: int, clock: int, address: int) -> float | None:
     """Return the seconds until a time that is stored in a process's memory; None if unreadable."""
-    until = read_memory(pid, address, _TIME.size) or b""
-    if len(until) < _TIME.size:
+    until_s = _read_seconds(pid, address)
+    if until_s is None or (left_s := until_s - time.clock_gettime(clock)) <= -_CLOCKS_APART_S:
         return None
-    seconds, nanoseconds = _TIME.unpack(until)
-    left_s = seconds + nanoseconds / 1e9 - time.clock_gettime(clock)
-    return left_s if left_s > -_CLOCKS_APART_S else None
+    return left_s
+
+
+def _read_seconds(pid: int, address: int) -> float | None:
+    """Return a ``struct timespec`` of a process's memory in seconds; None if unreadable."""
+    found = read_memory(pid, address, _TIME.size) or b""
+    if len(found) < _TIME.size:
+        return None
+    seconds, nanoseconds = _TIME.unpack(found)
+    return float(seconds + nanoseconds / 1e9)
 
 
 def find_blocked_on(pid: int, call: SystemCall | None, relatives: Iterable[int] = ()) -> str | None:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -49,8 +50,10 @@ async def run_reader(program: str, arguments: Sequence[str], timeout_s: float) -
         return None
     finally:
         if process.returncode is None:
+            # ``process.kill()`` asks first whether it has ended, and so takes its status from asyncio, which complains on stderr
+            # (CPython 3.11, Popen.send_signal). A pid comes back only after all others, so this one is nobody else's yet.
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
+                os.kill(process.pid, signal.SIGKILL)
             # It may be caught in the kernel, behind the very process that hangs.
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait(), 1.0)
