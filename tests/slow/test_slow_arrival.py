@@ -115,6 +115,20 @@ def test_stages_of_a_pipeline(slow_rank: int | None) -> None:
     assert found.rank == slow_rank
 
 
+@pytest.mark.parametrize(("second", "named"), [((), 2), ((1,), None), ((1, 2), None)])
+def test_stages_that_no_record_links(second: tuple[int, ...], named: int | None) -> None:
+    """Gloo's records have no sends. The stages of a slow rank's replica are late with it, so a rank is named if no other is late."""
+    streams: dict[int, list[Call]] = {}
+    for stage, late in enumerate(((1,), second)):
+        job = SimulatedJob(4, "sync", lambda _, one, late=late: 1.3 if one in late else 1.0, seed=stage)
+        for one, calls in job.run().items():
+            members = tuple(2 * member + stage for member in range(4))
+            streams[2 * one + stage] = [msgspec.structs.replace(call, group=stage, members=members) for call in calls]
+    found = find_late(streams)
+    assert found is not None
+    assert found.rank == named
+
+
 def test_records_that_do_not_tell() -> None:
     """NCCL's hosts run ahead, and sends have no common number: no calls. Gloo's collectives have some."""
     group = Group("0", (0, 1))

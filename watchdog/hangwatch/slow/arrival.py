@@ -16,6 +16,7 @@ has the own time of everybody else.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -80,9 +81,9 @@ def find_late(streams: Streams, *, one_clock: bool = False) -> LateRank | None:
     judged = [one for peers in classes if (one := _judge(timeline, peers)) is not None]
     if not judged:
         return None
-    named = sorted((one for one in judged if one.rank is not None), key=lambda one: -one.late_ns)
-    if named and all(one.late_ns <= _SECOND * named[0].late_ns for one in named[1:]):
-        return named[0]
+    named = max((one for one in judged if one.rank is not None), key=lambda one: one.late_ns, default=None)
+    if named is not None and not _is_shared(named, classes):
+        return named
     steps = min(one.of_steps for one in judged)
     lost = timeline.gain({rank: peers.usual(rank) for peers in classes for rank in peers.ranks})
     return LateRank(None, lost, 0, (), steps, steps)
@@ -92,7 +93,7 @@ class Peers:
     """Ranks that take the same operations. ``places``: of these operations, in the stream of each rank."""
 
     def __init__(self, timeline: Timeline, places: Mapping[int, Sequence[int]]) -> None:
-        self.ranks = tuple(sorted(places))
+        self.timeline, self.ranks = timeline, tuple(sorted(places))
         self.places = places
         self._own = {rank: [timeline.own[rank][place] for place in places[rank]] for rank in self.ranks}
         self._usual = [median(column) for column in zip(*self._own.values(), strict=True)]
@@ -103,6 +104,11 @@ class Peers:
     def usual(self, rank: int, first: int = 0) -> dict[int, float]:
         """Return the median own time at each place of a rank, from a common operation on."""
         return dict(zip(self.places[rank][first:], self._usual[first:], strict=True))
+
+    def begins(self, rank: int) -> list[int]:
+        """Return when each step of a rank began, in ns."""
+        calls, places = self.timeline.calls[rank], self.places[rank]
+        return [calls[places[at - 1]].at_ns for at in self.steps]
 
     def excess(self, rank: int) -> list[float]:
         """Return how much longer than its peers' median a rank took in each step, in ns."""
@@ -162,8 +168,7 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     if parts < _MIN_PARTS:
         return None
     excess = {rank: peers.excess(rank) for rank in peers.ranks}
-    begins = [[timeline.calls[rank][peers.places[rank][at - 1]].at_ns for at in peers.steps] for rank in peers.ranks]
-    step_ns = median(then - now for one in begins for now, then in pairwise(one))
+    step_ns = median(then - now for rank in peers.ranks for now, then in pairwise(peers.begins(rank)))
     bounds = [steps * part // parts for part in range(parts + 1)]
     # In order of time, so that a rank may become late, but ranks that take turns are none.
     late = [_stands_out(excess, step_ns, first, stop) for first, stop in pairwise(bounds)]
@@ -188,6 +193,22 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
     usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))
     return LateRank(rank, lost, round(middle), waiting, steps - first, steps, since_ns, usual)
+
+
+def _is_shared(named: LateRank, classes: Sequence[Peers]) -> bool:
+    """Return whether a rank of another class is late at the same time.
+
+    The named one may wait for it in a way that no record shows: those of Gloo have no sends, so a rank that is slow makes all
+    stages of its pipeline late.
+    """
+    for peers in classes:
+        if named.rank not in peers.ranks:
+            begins = peers.begins(peers.ranks[0])
+            first = bisect_left(begins, named.since_ns)
+            excess = (peers.excess(rank)[first:] for rank in peers.ranks)
+            if any(median(one) > _SECOND * named.late_ns for one in excess if one):
+                return True
+    return False
 
 
 def _stands_out(excess: Mapping[int, Sequence[float]], step_ns: float, first: int, stop: int) -> int | None:
