@@ -23,8 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.extend(str(ROOT / "tests" / part) for part in ("", "e2e"))
+sys.path.extend(str(Path(__file__).resolve().parents[1] / "tests" / part) for part in ("", "e2e"))
 
 from watched_runs import find_bundles, read_incident, torchrun
 

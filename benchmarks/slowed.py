@@ -74,7 +74,7 @@ def compute(seconds: float) -> None:
     ends = time.thread_time() + seconds
     matrix = torch.ones(64, 64)
     while time.thread_time() < ends:
-        matrix @ matrix  # noqa: B018
+        matrix @ matrix
 
 
 def sleep(seconds: float) -> None:
@@ -183,10 +183,12 @@ class Model(nn.Module):
     def __init__(self, job: Job, layers: int = LAYERS) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(job) for _ in range(layers))
+        self.head = nn.Linear(WIDTH, WIDTH, bias=False)
 
     def forward(self, x, labels=None):
         for layer in self.layers:
             x = layer(x)
+        x = self.head(x)
         return x if labels is None else {"loss": (x - labels).square().mean(), "logits": x}
 
 

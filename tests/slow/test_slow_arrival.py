@@ -117,7 +117,7 @@ def test_stages_of_a_pipeline(slow_rank: int | None) -> None:
 
 @pytest.mark.parametrize(("second", "named"), [((), 2), ((1,), None), ((1, 2), None)])
 def test_stages_that_no_record_links(second: tuple[int, ...], named: int | None) -> None:
-    """Gloo's records have no sends. The stages of a slow rank's replica are late with it, so a rank is named if no other is late."""
+    """Gloo's records have no sends: all stages of a slow rank's replica are late. A rank is named if no other is late."""
     streams: dict[int, list[Call]] = {}
     for stage, late in enumerate(((1,), second)):
         job = SimulatedJob(4, "sync", lambda _, one, late=late: 1.3 if one in late else 1.0, seed=stage)
