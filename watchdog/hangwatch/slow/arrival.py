@@ -112,8 +112,17 @@ class Peers:
 
     def excess(self, rank: int) -> list[float]:
         """Return how much longer than its peers' median a rank took in each step, in ns."""
-        more = [own - usual for own, usual in zip(self._own[rank], self._usual, strict=True)]
+        more = self._more(rank)
         return [sum(more[at : at + self.period]) for at in self.steps]
+
+    def saves(self, rank: int, first: int) -> tuple[float, float]:
+        """Return how much less than its peers a rank took at some places of a step, and what they take, from a step on, in ns."""
+        more, steps = self._more(rank), self.steps[first:]
+        less = (min(0.0, median(more[at + place] for at in steps)) for place in range(self.period))
+        return -sum(less), median(sum(self._usual[at : at + self.period]) for at in steps)
+
+    def _more(self, rank: int) -> list[float]:
+        return [own - usual for own, usual in zip(self._own[rank], self._usual, strict=True)]
 
 
 def find_peers(timeline: Timeline) -> Iterator[Peers]:
@@ -184,6 +193,10 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     middle = median(mine)
     error = _MEDIAN_ERROR * _deviation(mine) / len(mine) ** 0.5
     if middle - second < _ERRORS * error or quantiles(mine)[0] < _SECOND * middle:
+        return nobody
+    # A slow rank takes less nowhere. One that does has other work by design: a learner, whose actors wait for it in turn.
+    saved, usually = peers.saves(rank, first)
+    if saved > _SECOND * min(middle, usually):
         return nobody
     start = peers.steps[first]
     waiting = _followers(timeline, rank, peers.places[rank][start:])
