@@ -14,8 +14,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -37,7 +40,8 @@ class Job:
         self.folder, self.step, self.phase = folder, 0, {"kind": "even"}
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.varies = random.Random(f"{seed} {self.rank}")  # noqa: S311
-        self.factor, self.extra_s = 1.0, 0.0
+        self.factor, self.extra_s, self.step_s = 1.0, 0.0, STEP_S
+        self.begins: deque[float] = deque(maxlen=30)
         self._at = os.open(folder / "step", os.O_CREAT | os.O_WRONLY)
 
     def begin(self) -> bool:
@@ -47,15 +51,18 @@ class Job:
             gc.freeze()  # so that a collection takes what the phase says
         if self.rank == 0:
             os.pwrite(self._at, b"%10d" % self.step, 0)
-        phases = json.loads((self.folder / "phases").read_text())
+        before, phases = self.phase, json.loads((self.folder / "phases").read_text())
         self.phase = [one for one in phases if one["from"] <= self.step][-1]
+        self.begins.append(time.perf_counter())
+        if before != self.phase and len(self.begins) > 1:  # a step may take longer than it should, on a busy machine
+            self.step_s = median(then - now for now, then in pairwise(self.begins))
         kind, slow = self.phase["kind"], self.phase.get("ranks", [])
         self.factor = self.varies.lognormvariate(0, 0.3) if kind == "uneven lengths" else 1.0
         if kind == "turns" and self.step % self.size == self.rank:
             self.factor = 1.3
         if kind == "long turns" and self.step // 20 % self.size == self.rank:
             self.factor = 1.3
-        self.extra_s = self.phase.get("share", 0.0) * STEP_S if self.rank in slow else 0.0
+        self.extra_s = self.phase.get("share", 0.0) * self.step_s if self.rank in slow else 0.0
         if kind == "evaluation" and self.rank == 0 and self.step % 10 == 0:
             time.sleep(4 * STEP_S)
         if kind == "logging" and self.rank == 0 and self.step % 5 == 0:

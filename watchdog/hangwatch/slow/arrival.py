@@ -17,9 +17,9 @@ has the own time of everybody else.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import fmean, median, quantiles
 
 import msgspec
@@ -37,6 +37,8 @@ _MIN_PARTS, _MAX_PARTS = 3, 8
 _MOST_PARTS = 0.75
 #: The second may have half the excess of the first; if it has more, several ranks are late.
 _SECOND = 0.5
+#: What takes a rank so many times longer than its peers is nothing that they do, too.
+_ALONE = 2.0
 #: The standard error of a median is 1.25 sigma / sqrt(n); sigma is 1.48 median deviations (normal noise).
 _MEDIAN_ERROR = 1.25 * 1.48
 #: The difference of two ranks has to be this many standard errors: among 4,096 ranks, 0.1 are that far off by chance.
@@ -115,11 +117,26 @@ class Peers:
         more = self._more(rank)
         return [sum(more[at : at + self.period]) for at in self.steps]
 
-    def saves(self, rank: int, first: int) -> tuple[float, float]:
-        """Return how much less than its peers a rank took at some places of a step, and what they take, from a step on, in ns."""
-        more, steps = self._more(rank), self.steps[first:]
-        less = (min(0.0, median(more[at + place] for at in steps)) for place in range(self.period))
-        return -sum(less), median(sum(self._usual[at : at + self.period]) for at in steps)
+    def differs_by_design(self, rank: int, first: int) -> bool:
+        """Return whether a rank has other work than its peers, by its steps from one on.
+
+        - A slow rank takes less nowhere. A learner, whose actors wait for it in turn, does.
+        - What it alone does, and before an operation that comes more seldom than others, is no part of each step: an evaluation
+          every ten steps, before a barrier.
+        """
+        steps, start = self.steps[first:], self.steps[first]
+        kinds = [self.timeline.calls[rank][self.places[rank][start + at]].name for at in range(self.period)]
+        often = Counter(kinds)
+        usual = [median(self._usual[step + at] for step in steps) for at in range(self.period)]
+        own = self._more(rank)
+        more = [median(own[step + at] for step in steps) for at in range(self.period)]
+        less = -sum(one for one in more if one < 0)
+        seldom = sum(
+            one
+            for one, usually, kind in zip(more, usual, kinds, strict=True)
+            if one > _ALONE * usually and often[kind] < _SECOND * max(often.values())
+        )
+        return less > _SECOND * min(sum(more), sum(usual)) or seldom > _SECOND * sum(more)
 
     def _more(self, rank: int) -> list[float]:
         return [own - usual for own, usual in zip(self._own[rank], self._usual, strict=True)]
@@ -194,9 +211,7 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     error = _MEDIAN_ERROR * _deviation(mine) / len(mine) ** 0.5
     if middle - second < _ERRORS * error or quantiles(mine)[0] < _SECOND * middle:
         return nobody
-    # A slow rank takes less nowhere. One that does has other work by design: a learner, whose actors wait for it in turn.
-    saved, usually = peers.saves(rank, first)
-    if saved > _SECOND * min(middle, usually):
+    if peers.differs_by_design(rank, first):
         return nobody
     start = peers.steps[first]
     waiting = _followers(timeline, rank, peers.places[rank][start:])
@@ -257,8 +272,9 @@ def _followers(timeline: Timeline, rank: int, places: Sequence[int]) -> tuple[in
     others = tuple(member for member in members if member != rank)
     if calls[chosen[0][0]].left_ns is not None:
         return others
-    if timeline.one_clock:  # where another one came last, the others follow that one
-        chosen = [[at for at in places if calls[at].at_ns == timeline.left[rank][at]] for places in chosen]
+    if timeline.one_clock:
+        last = Counter(max(times, key=times.__getitem__) for at in chain(*chosen) if (times := operations[at].times))
+        return others if last.most_common(1)[0][0] == rank else ()
     varied = (_vary(timeline, members, [[operations[at] for at in one[half::2]] for one in chosen]) for half in (0, 1))
     # Twice, so that it is no chance: each half of the operations has noise of its own.
     followed = all(one[rank] <= _FOLLOWING * min(one[other] for other in others) for one in varied)
