@@ -1,10 +1,11 @@
 """How often the right late rank is named in real jobs, a wrong one, or nobody; and what is said of jobs in which nobody is late.
 
-Run: ``python benchmarks/slow_jobs.py SEED SLOW SHAPE...``. Each shape (``slowed.py``) is one torchrun job on Gloo under ``hangwatch
-run``, in which a healthy phase and a phase with a slow rank alternate, SLOW of them; the seed decides which rank becomes slow, why,
-and by how much, and of which kind the healthy phases are. ``SHAPE:8`` has eight ranks, not four; ``SHAPE:4:REASON`` has that reason
-only. Prints a line of JSON for each phase, and counts at the end; ``steps`` and ``seconds`` are from the onset to the incident. The
-status is 1 if a wrong rank was named, or one in a healthy phase.
+Run: ``python benchmarks/slow_jobs.py SEED SLOW SHAPE...``. Each shape (``slowed.py``) is one torchrun job on Gloo under
+``hangwatch run``, in which a healthy phase and one with a slow rank alternate, SLOW of them. The seed decides which rank becomes
+slow, why, and by how much of a step, and of which kind the healthy phases are. ``SHAPE:8`` has eight ranks, not four;
+``SHAPE:4:REASON`` has that reason only. Prints a line of JSON for each phase, and counts at the end. ``steps`` and ``seconds``
+are from the onset to the incident, ``after``: it came when the rank was fast again. The status is 1 if a wrong rank was named,
+or one in a healthy phase.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ REASONS: dict[str, tuple[set[str], tuple[str, ...]]] = {
     "throttled": ({"throttled"}, ()),
 }
 HEALTHY = ("even", "turns", "long turns", "uneven lengths", "evaluation", "checkpoints", "accumulation", "two slow")
-SHARES = (0.2, 0.3, 0.5)
+SHARES = (0.1, 0.2, 0.5)
 HEALTHY_S, MOST_S, RECORD = 45.0, 150.0, "1000"
 _CGROUP = Path("/sys/fs/cgroup/cpu")
 
@@ -60,7 +61,7 @@ class Slowed:
         command = torchrun(PROGRAM, shape, str(folder), str(seed), nproc=size)
         arguments = ("run", "--state-dir", folder / "state", "--listen", "127.0.0.1:0", "--")
         self.job = runner.hangwatch(*arguments, *command, env={"TORCH_FR_BUFFER_SIZE": RECORD})
-        wait_for(lambda: self.step() > 10 or self._check(), 300.0, "the first steps")
+        wait_for(lambda: self.step() > 10 or self._check(), 900.0, "the first steps")
         self.pids = {rank: process.pid for rank, process in self.job.ranks().items()}
 
     def _write(self) -> None:

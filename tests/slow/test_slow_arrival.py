@@ -52,6 +52,14 @@ def _length(step: int, one: int) -> float:
     return random.Random(f"{step} {one}").lognormvariate(0, 0.3)
 
 
+def test_a_constant_delay_in_steps_that_vary() -> None:
+    """All ranks take as long for a step, whatever that is, and one always 0.3 of a usual step more. Two clocks may differ so."""
+    work: Work = lambda step, one: _length(step, 0) + (0.3 if one == 2 else 0.0)  # noqa: E731
+    job = SimulatedJob(4, "ddp", work, noise=0.01).run()
+    by_clock = {one_clock: find_late(job, one_clock=one_clock) for one_clock in (True, False)}
+    assert {one_clock: found.rank for one_clock, found in by_clock.items() if found} == {True: 2, False: None}
+
+
 @pytest.mark.parametrize("learning", [0.5, 2.0, 5.0])
 def test_other_work_by_design(learning: float) -> None:
     """Rank 0 learns from what the others have done meanwhile: they wait for it, and it waits for them."""
@@ -136,6 +144,17 @@ def test_stages_that_no_record_links(second: tuple[int, ...], named: int | None)
     found = find_late(streams)
     assert found is not None
     assert found.rank == named
+
+
+def test_a_clock_that_steps_back() -> None:
+    """The calls of a rank keep their order."""
+    streams = SimulatedJob(4, "sync", slow(2, 0.3)).run()
+    back = {
+        one: [msgspec.structs.replace(c, at_ns=c.at_ns - 10**9 * (c.seq > 30)) for c in streams[one]] for one in streams
+    }
+    found = find_late(back, one_clock=True)
+    assert found is not None
+    assert found.rank in {2, None}
 
 
 def test_records_that_do_not_tell() -> None:

@@ -9,9 +9,12 @@ has the own time of everybody else.
 - **Waiting.** The flight recorder of Gloo has no end of an operation. If the ranks wait for it, they go on when the last
   member has joined; if it is asynchronous, they go on at once. Which of both holds at a position in the step is decided by
   what makes the own times vary less.
-- **Clocks** may differ by a constant. A clock that is ahead looks like a rank that is late by a constant. So a rank is
-  named only if the others' next arrivals *follow* its arrivals, from step to step, closer than those of anybody else; a
-  constant plays no part in that. Only the amounts assume that the ranks compared have one clock.
+- **Clocks** may differ by a constant. A clock that is ahead looks like a rank that is late by a constant. So a rank is named
+  only if the others' next arrivals *follow* its arrivals, from step to step, closer than those of anybody else; a constant plays
+  no part in that. If all times are by one clock, it has to come last more often than any other, which a constant shows, too.
+- **Design.** Not to blame is a rank that takes less than its peers somewhere, or does alone what is no part of each step.
+- **Unseen.** Gloo's recorder has no sends. Who waits for one is late with whom it waits for, so a rank is named only if no rank
+  of another class is as late.
 """
 
 from __future__ import annotations
