@@ -40,8 +40,6 @@ _MIN_PARTS, _MAX_PARTS = 3, 8
 _MOST_PARTS = 0.75
 #: The second may have half the excess of the first; if it has more, several ranks are late.
 _SECOND = 0.5
-#: What takes a rank so many times longer than its peers is nothing that they do, too.
-_ALONE = 2.0
 #: The standard error of a median is 1.25 sigma / sqrt(n); sigma is 1.48 median deviations (normal noise).
 _MEDIAN_ERROR = 1.25 * 1.48
 #: The difference of two ranks has to be this many standard errors: among 4,096 ranks, 0.1 are that far off by chance.
@@ -124,8 +122,8 @@ class Peers:
         """Return whether a rank has other work than its peers, by its steps from one on.
 
         - A slow rank takes less nowhere. A learner, whose actors wait for it in turn, does.
-        - What it alone does, and before an operation that comes more seldom than others, is no part of each step: an evaluation
-          every ten steps, before a barrier.
+        - Where its peers do nothing, before an operation that comes once while others repeat, it does what is no part of each
+          step: an evaluation every ten steps, before a barrier.
         """
         steps, start = self.steps[first:], self.steps[first]
         kinds = [self.timeline.calls[rank][self.places[rank][start + at]].name for at in range(self.period)]
@@ -134,12 +132,13 @@ class Peers:
         own = self._more(rank)
         more = [median(own[step + at] for step in steps) for at in range(self.period)]
         less = -sum(one for one in more if one < 0)
-        seldom = sum(
+        nothing, repeats = MIN_SHARE * sum(usual), max(often.values()) > 1
+        alone = sum(
             one
             for one, usually, kind in zip(more, usual, kinds, strict=True)
-            if one > _ALONE * usually and often[kind] < _SECOND * max(often.values())
+            if repeats and often[kind] == 1 and usually < nothing
         )
-        return less > _SECOND * min(sum(more), sum(usual)) or seldom > _SECOND * sum(more)
+        return less > _SECOND * min(sum(more), sum(usual)) or alone > _SECOND * sum(more)
 
     def _more(self, rank: int) -> list[float]:
         return [own - usual for own, usual in zip(self._own[rank], self._usual, strict=True)]
@@ -212,7 +211,9 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     second = max(median(excess[other][first:]) for other in peers.ranks if other != rank)
     middle = median(mine)
     error = _MEDIAN_ERROR * _deviation(mine) / len(mine) ** 0.5
-    if middle - second < _ERRORS * error or quantiles(mine)[0] < _SECOND * middle:
+    usually = max(quantiles(excess[other][first:])[2] for other in peers.ranks if other != rank)
+    # In most steps it is late by about as much; or, if it is throttled, by more than the others are in most of theirs.
+    if middle - second < _ERRORS * error or quantiles(mine)[0] < min(_SECOND * middle, usually):
         return nobody
     if peers.differs_by_design(rank, first):
         return nobody
