@@ -65,8 +65,6 @@ class Job:
         self.extra_s = self.phase.get("share", 0.0) * self.step_s if self.rank in slow else 0.0
         if kind == "evaluation" and self.rank == 0 and self.step % 10 == 0:
             time.sleep(4 * STEP_S)
-        if kind == "logging" and self.rank == 0 and self.step % 5 == 0:
-            time.sleep(STEP_S / 2)
         return kind != "stop"
 
     def work(self, seconds: float, where: str) -> None:
@@ -221,25 +219,11 @@ def loop(job: Job, model: nn.Module, reduce=lambda: None) -> None:
             if job.rank == 0:
                 time.sleep(8 * STEP_S)
             dist.barrier()
-        if kind == "loss":  # what many loops print
-            loss = torch.zeros(1)
-            dist.all_reduce(loss)
 
 
 def ddp(job: Job) -> None:
     """Buckets of about a layer."""
     loop(job, DistributedDataParallel(Model(job), bucket_cap_mb=0.002))
-
-
-def sync_ddp(job: Job) -> None:
-    """Gradients reduced by the program itself, one after the other."""
-    model = Model(job)
-
-    def reduce() -> None:
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad)
-
-    loop(job, model, reduce)
 
 
 def fsdp(job: Job) -> None:
