@@ -7,6 +7,7 @@ from arrivals import SimulatedJob, Work, slow
 
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.slow.follow import Following, Process, Window
+from hangwatch.slow.timeline import find_period
 
 WORLD = Group("0", (0, 1, 2, 3))
 
@@ -61,6 +62,15 @@ def test_a_look_at_nothing_new_does_not_count() -> None:
             following.add(Process(rank, 1, 1.0), tuple(operations))
         following.look()
     assert following.found is None
+
+
+def test_what_repeats_within_a_step() -> None:
+    """80 layers of FSDP: the gathers and reductions of a layer are no step, nor are parts of a step that a log interrupts."""
+    layers = ("gather",) * 80 + ("gather", "reduce") * 80
+    assert find_period(layers * 3) == 240
+    assert find_period(layers * 2) != 240
+    assert find_period((("first", "second") * 10 + ("loss",)) * 20) == 21
+    assert find_period(tuple(range(50))) == 1
 
 
 def test_other_processes_begin_anew() -> None:

@@ -19,6 +19,7 @@ LOADER = (
     Frame("train", FILE, 50),
     MAIN,
 )
+HELPER = (Frame("work", FILE, 5), Frame("loss", FILE, 8))
 LOCKED = (Frame("wait", "/usr/lib/python3.11/threading.py", 320), Frame("train", FILE, 50), MAIN)
 
 
@@ -77,6 +78,13 @@ def slowness(late: Profile, usual: Profile, lost: float = 0.25) -> Slowness:
         ),
         # Within the backward both ranks show one line.
         (profile(1, {STEP: 1.0}), profile(0, {STEP: 1.0}), "unknown", None),
+        # A line that both show from many places differs by chance, and is deeper than the one of the excess.
+        (
+            profile(1, {READ: 0.15, (*HELPER, *STEP): 0.56, STEP: 0.29}),
+            profile(0, {(*HELPER, *STEP): 0.43, STEP: 0.57}),
+            "unknown",
+            20,
+        ),
         # Two lines share the excess, which one has called; and a few samples differ by chance.
         (profile(1, {READ: 0.1, LOADER: 0.1, STEP: 0.8}), profile(0, {STEP: 1.0}), "unknown", 50),
         (profile(1, {READ: 0.3, STEP: 0.7}, 10), profile(0, {READ: 0.1, STEP: 0.9}, 10), "unknown", None),

@@ -9,16 +9,20 @@ has the own time of everybody else.
 - **Waiting.** The flight recorder of Gloo has no end of an operation. If the ranks wait for it, they go on when the last
   member has joined; if it is asynchronous, they go on at once. Which of both holds at a position in the step is decided by
   what makes the own times vary less.
-- **Clocks** may differ by a constant. A clock that is ahead looks like a rank that is late by a constant. So a rank is
-  named only if the others' next arrivals *follow* its arrivals, from step to step, closer than those of anybody else; a
-  constant plays no part in that. Only the amounts assume that the ranks compared have one clock.
+- **Clocks** may differ by a constant. A clock that is ahead looks like a rank that is late by a constant. So a rank is named
+  only if the others' next arrivals *follow* its arrivals, from step to step, closer than those of anybody else; a constant plays
+  no part in that. If all times are by one clock, it has to come last more often than any other, which a constant shows, too.
+- **Design.** Not to blame is a rank that takes less than its peers somewhere, or does alone what is no part of each step.
+- **Unseen.** Gloo's recorder has no sends. Who waits for one is late with whom it waits for, so a rank is named only if no rank
+  of another class is as late.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import fmean, median, quantiles
 
 import msgspec
@@ -80,9 +84,9 @@ def find_late(streams: Streams, *, one_clock: bool = False) -> LateRank | None:
     judged = [one for peers in classes if (one := _judge(timeline, peers)) is not None]
     if not judged:
         return None
-    named = sorted((one for one in judged if one.rank is not None), key=lambda one: -one.late_ns)
-    if named and all(one.late_ns <= _SECOND * named[0].late_ns for one in named[1:]):
-        return named[0]
+    named = max((one for one in judged if one.rank is not None), key=lambda one: one.late_ns, default=None)
+    if named is not None and not _is_shared(named, classes):
+        return named
     steps = min(one.of_steps for one in judged)
     lost = timeline.gain({rank: peers.usual(rank) for peers in classes for rank in peers.ranks})
     return LateRank(None, lost, 0, (), steps, steps)
@@ -92,7 +96,7 @@ class Peers:
     """Ranks that take the same operations. ``places``: of these operations, in the stream of each rank."""
 
     def __init__(self, timeline: Timeline, places: Mapping[int, Sequence[int]]) -> None:
-        self.ranks = tuple(sorted(places))
+        self.timeline, self.ranks = timeline, tuple(sorted(places))
         self.places = places
         self._own = {rank: [timeline.own[rank][place] for place in places[rank]] for rank in self.ranks}
         self._usual = [median(column) for column in zip(*self._own.values(), strict=True)]
@@ -104,10 +108,40 @@ class Peers:
         """Return the median own time at each place of a rank, from a common operation on."""
         return dict(zip(self.places[rank][first:], self._usual[first:], strict=True))
 
+    def begins(self, rank: int) -> list[int]:
+        """Return when each step of a rank began, in ns."""
+        calls, places = self.timeline.calls[rank], self.places[rank]
+        return [calls[places[at - 1]].at_ns for at in self.steps]
+
     def excess(self, rank: int) -> list[float]:
         """Return how much longer than its peers' median a rank took in each step, in ns."""
-        more = [own - usual for own, usual in zip(self._own[rank], self._usual, strict=True)]
+        more = self._more(rank)
         return [sum(more[at : at + self.period]) for at in self.steps]
+
+    def differs_by_design(self, rank: int, first: int) -> bool:
+        """Return whether a rank has other work than its peers, by its steps from one on.
+
+        - A slow rank takes less nowhere. A learner, whose actors wait for it in turn, does.
+        - Where its peers do nothing, before an operation that comes once while others repeat, it does what is no part of each
+          step: an evaluation every ten steps, before a barrier.
+        """
+        steps, start = self.steps[first:], self.steps[first]
+        kinds = [self.timeline.calls[rank][self.places[rank][start + at]].name for at in range(self.period)]
+        often = Counter(kinds)
+        usual = [median(self._usual[step + at] for step in steps) for at in range(self.period)]
+        own = self._more(rank)
+        more = [median(own[step + at] for step in steps) for at in range(self.period)]
+        less = -sum(one for one in more if one < 0)
+        nothing, repeats = MIN_SHARE * sum(usual), max(often.values()) > 1
+        alone = sum(
+            one
+            for one, usually, kind in zip(more, usual, kinds, strict=True)
+            if repeats and often[kind] == 1 and usually < nothing
+        )
+        return less > _SECOND * min(sum(more), sum(usual)) or alone > _SECOND * sum(more)
+
+    def _more(self, rank: int) -> list[float]:
+        return [own - usual for own, usual in zip(self._own[rank], self._usual, strict=True)]
 
 
 def find_peers(timeline: Timeline) -> Iterator[Peers]:
@@ -162,8 +196,7 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     if parts < _MIN_PARTS:
         return None
     excess = {rank: peers.excess(rank) for rank in peers.ranks}
-    begins = [[timeline.calls[rank][peers.places[rank][at - 1]].at_ns for at in peers.steps] for rank in peers.ranks]
-    step_ns = median(then - now for one in begins for now, then in pairwise(one))
+    step_ns = median(then - now for rank in peers.ranks for now, then in pairwise(peers.begins(rank)))
     bounds = [steps * part // parts for part in range(parts + 1)]
     # In order of time, so that a rank may become late, but ranks that take turns are none.
     late = [_stands_out(excess, step_ns, first, stop) for first, stop in pairwise(bounds)]
@@ -178,7 +211,11 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     second = max(median(excess[other][first:]) for other in peers.ranks if other != rank)
     middle = median(mine)
     error = _MEDIAN_ERROR * _deviation(mine) / len(mine) ** 0.5
-    if middle - second < _ERRORS * error or quantiles(mine)[0] < _SECOND * middle:
+    usually = max(quantiles(excess[other][first:])[2] for other in peers.ranks if other != rank)
+    # In most steps it is late by about as much; or, if it is throttled, by more than the others are in most of theirs.
+    if middle - second < _ERRORS * error or quantiles(mine)[0] < min(_SECOND * middle, usually):
+        return nobody
+    if peers.differs_by_design(rank, first):
         return nobody
     start = peers.steps[first]
     waiting = _followers(timeline, rank, peers.places[rank][start:])
@@ -188,6 +225,22 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
     usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))
     return LateRank(rank, lost, round(middle), waiting, steps - first, steps, since_ns, usual)
+
+
+def _is_shared(named: LateRank, classes: Sequence[Peers]) -> bool:
+    """Return whether a rank of another class is late at the same time.
+
+    The named one may wait for it in a way that no record shows: those of Gloo have no sends, so a rank that is slow makes all
+    stages of its pipeline late.
+    """
+    for peers in classes:
+        if named.rank not in peers.ranks:
+            begins = peers.begins(peers.ranks[0])
+            first = bisect_left(begins, named.since_ns)
+            excess = (peers.excess(rank)[first:] for rank in peers.ranks)
+            if any(median(one) > _SECOND * named.late_ns for one in excess if one):
+                return True
+    return False
 
 
 def _stands_out(excess: Mapping[int, Sequence[float]], step_ns: float, first: int, stop: int) -> int | None:
@@ -223,8 +276,9 @@ def _followers(timeline: Timeline, rank: int, places: Sequence[int]) -> tuple[in
     others = tuple(member for member in members if member != rank)
     if calls[chosen[0][0]].left_ns is not None:
         return others
-    if timeline.one_clock:  # where another one came last, the others follow that one
-        chosen = [[at for at in places if calls[at].at_ns == timeline.left[rank][at]] for places in chosen]
+    if timeline.one_clock:
+        last = Counter(max(times, key=times.__getitem__) for at in chain(*chosen) if (times := operations[at].times))
+        return others if last.most_common(1)[0][0] == rank else ()
     varied = (_vary(timeline, members, [[operations[at] for at in one[half::2]] for one in chosen]) for half in (0, 1))
     # Twice, so that it is no chance: each half of the operations has noise of its own.
     followed = all(one[rank] <= _FOLLOWING * min(one[other] for other in others) for one in varied)

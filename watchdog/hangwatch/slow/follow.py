@@ -53,7 +53,7 @@ class Window:
     def newest(self) -> list[Call]:
         """Return the calls of the newest steps."""
         calls = list(self.calls)
-        return calls[-_STEPS * find_period([call.name for call in calls]) - 1 :]
+        return calls[-_STEPS * find_period(tuple([call.name for call in calls])) - 1 :]
 
 
 class Process(NamedTuple):

@@ -47,20 +47,19 @@ def find_reason(slowness: Slowness) -> Reason:
 def _find_line(late: Profile, usual: Profile, least: float) -> tuple[Frame, float] | None:
     """Return the user's line that takes more of the late rank's time, and how much more; None if no single line does."""
     here, there = _shares(late), _shares(usual)
-    excess = {place: share - there.get(place, (0.0, 0))[0] for place, (share, _) in here.items()}
-    most = max(excess.values(), default=0.0)
-    samples = min(late.samples, usual.samples)
-    chosen = max(
-        (place for place, more in excess.items() if more >= _DEEPEST * most),
-        key=lambda place: here[place][1],
-        default=None,
-    )
-    if chosen is None or samples == 0:
+    samples = min(late.samples, usual.samples) or 1
+    excess: dict[_Place, float] = {}
+    for place, (p, _) in here.items():
+        q = there.get(place, (0.0, 0))[0]
+        # A line that both often show differs by chance, and may be deeper than the one that takes the excess.
+        # Shares are rounded: their sum may be more than 1.
+        variance = max(0.0, p * (1 - p) + q * (1 - q))
+        if p - q > 0 and p - q >= max(least, _ERRORS * (variance / samples) ** 0.5):
+            excess[place] = p - q
+    if not excess:
         return None
-    p, q = here[chosen][0], there.get(chosen, (0.0, 0))[0]
-    error = ((p * (1 - p) + q * (1 - q)) / samples) ** 0.5
-    if excess[chosen] < max(least, _ERRORS * error) or excess[chosen] <= 0:
-        return None
+    most = max(excess.values())
+    chosen = max((place for place, more in excess.items() if more >= _DEEPEST * most), key=lambda place: here[place][1])
     frames = (frame for stack in late.stacks for frame in user_frames(stack.frames))
     return next(frame for frame in frames if (frame.file, frame.line) == chosen), excess[chosen]
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from itertools import chain, compress
+from functools import lru_cache
+from itertools import accumulate, chain, compress
 from operator import eq
 
 import msgspec
 
-#: A step is taken for one if the record has this many of it.
-_LEAST_STEPS = 15
+#: What repeats twice may do so by chance.
+_LEAST_REPEATS = 3
 #: A period this close to the best one is the period: longer ones are its multiples.
-_AS_GOOD = 0.98
+_AS_GOOD = 0.995
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -169,9 +170,10 @@ class Timeline:
         came: dict[int, list[float]] = {rank: [] for rank in self.calls}
         let_go: dict[int, float] = {rank: calls[0].at_ns for rank, calls in self.calls.items()}
         joined: dict[Meeting, float] = defaultdict(float)
-        order = [(rank, place) for rank, calls in self.calls.items() for place in range(len(calls))]
-        order.sort(key=lambda at: self.calls[at[0]][at[1]].at_ns)
-        for rank, place in order:
+        # Each rank's in their order, whatever its clock does.
+        reached = {rank: accumulate((call.at_ns for call in calls), max) for rank, calls in self.calls.items()}
+        order = [(at_ns, rank, place) for rank, times in reached.items() for place, at_ns in enumerate(times)]
+        for _, rank, place in sorted(order):
             times, operations, left = came[rank], self.operations[rank], self.left[rank]
             for before in self._released[rank][place]:
                 operation = operations[before]
@@ -209,13 +211,17 @@ def _spread(ones: Sequence[int]) -> int:
     return sum(ordered[len(ones) - half :]) - sum(ordered[:half])
 
 
-def find_period(kinds: Sequence[Hashable]) -> int:
-    """Return after how many calls a step repeats, as far as the record has steps enough to tell; else 1."""
-    longest = len(kinds) // _LEAST_STEPS
+@lru_cache(maxsize=8)  # ranks are alike
+def find_period(kinds: tuple[Hashable, ...]) -> int:
+    """Return after how many calls a step repeats; 1 if nothing repeats.
+
+    A part of the step may repeat in itself, such as the layers of FSDP: so what repeats as a whole is looked for, also if the
+    record has too few of it to judge.
+    """
     alike: dict[int, float] = {}
-    for period in range(1, longest + 1):
+    for period in range(1, len(kinds) // _LEAST_REPEATS + 1):
         alike[period] = sum(map(eq, kinds[period:], kinds)) / (len(kinds) - period)
-        if alike[period] >= _AS_GOOD:
+        if alike[period] == 1:
             return period
     best = max(alike.values(), default=0.0)
     return next((period for period, share in alike.items() if share >= _AS_GOOD * best), 1)
