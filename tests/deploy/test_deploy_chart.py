@@ -35,6 +35,8 @@ from support import JobRunner, wait_for
 ROOT = CHART.parents[2]
 #: What the chart says works (native sidecars), and the newest that there is a schema for.
 VERSIONS = ("1.29", "1.37")
+#: Kinds of Kubernetes that not all of these versions have: the chart makes them only if asked to.
+SINCE_1_36 = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 CHECKED = json.loads((ROOT / "tests" / "fixtures" / "crd_fields.json").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
@@ -69,13 +71,14 @@ def test_objects_and_pods_are_valid(version: str) -> None:
     """Kubernetes' own objects, and every pod, also those in objects of operators; a field that is not known is refused."""
     kinds = set()
     for document in all_objects():
-        found = [*pods(document), *([] if is_custom(document) else [document])]
+        newer = document["kind"] in SINCE_1_36 and version == VERSIONS[0]
+        found = [*pods(document), *([] if is_custom(document) or newer else [document])]
         for one in found:
             kubernetes_validate.validate(one, version, strict=True)
         kinds |= {one["kind"] for one in found}
     assert kinds == {
         "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "NetworkPolicy", "PersistentVolumeClaim",
-        "Pod", "Secret", "Service", "ServiceAccount",
+        "Pod", "Secret", "Service", "ServiceAccount", *(SINCE_1_36 if version == VERSIONS[1] else ()),
     }  # fmt: skip
 
 
@@ -325,10 +328,10 @@ def test_the_sidecar_and_the_job_share_what_they_have_to(recipe: str) -> None:
             "PYTHONPATH": "/hangwatch/probe/site:/app", "HANGWATCH_RUN_DIR": "/hangwatch/run", "SPT_NOENV": "1",
             "POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace",
         }  # fmt: skip
-        assert {volume["name"] for volume in spec["volumes"]} == {"hangwatch", "podinfo", "bundles"}
+        assert {volume["name"] for volume in spec["volumes"]} == {"hangwatch", "hangwatch-podinfo", "hangwatch-bundles"}
         (labels,) = [volume["downwardAPI"]["items"] for volume in spec["volumes"] if "downwardAPI" in volume]
         assert labels == [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
-        assert {"name": "podinfo", "mountPath": "/etc/podinfo", "readOnly": True} in job["volumeMounts"]
+        assert {"name": "hangwatch-podinfo", "mountPath": "/etc/podinfo", "readOnly": True} in job["volumeMounts"]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -339,6 +342,20 @@ def test_a_job_on_watched_nodes_needs_only_the_probe(recipe: str) -> None:
         assert "shareProcessNamespace" not in pod["spec"]
         assert "livenessProbe" not in pod["spec"]["containers"][0]
         assert "labels" not in pod["metadata"]
+
+
+@pytest.mark.parametrize(("on_nodes", "label"), [(True, "probe"), (False, "agent")])
+def test_pods_with_a_label_are_given_what_watches_them(on_nodes: bool, label: str) -> None:
+    """The probe where agents of the nodes see every pod, else also a sidecar: what it does to a pod, ``on_api_server.py`` shows."""
+    objects = render({"inject": {"enabled": True}, "agent": {"enabled": on_nodes}})
+    name = "hangwatch-watch-inject"
+    policy = the("MutatingAdmissionPolicy", objects, name)["spec"]
+    assert the("MutatingAdmissionPolicyBinding", objects, name)["spec"] == {"policyName": name}
+    assert policy["matchConstraints"]["objectSelector"] == {"matchLabels": {"hangwatch": label}}
+    assert policy["failurePolicy"] == "Ignore"
+    said = json.dumps(policy["mutations"])
+    assert ("SYS_PTRACE" in said) is ("shareProcessNamespace" in said) is (not on_nodes)
+    assert not [one for one in render() if one["kind"] in SINCE_1_36]
 
 
 @pytest.mark.parametrize(
