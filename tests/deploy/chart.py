@@ -31,12 +31,13 @@ agent:
 settings:
   stall_after_s: 60
   external_url: "https://watch.example.org/{node}"
-  on_hang: {action: "restart,exec:python3 /etc/hangwatch/cordon.py", only_proven: true, limit_per_hour: 3}
+  on_hang: {action: "restart,exec:python3 /etc/hangwatch/cluster.py event cordon", only_proven: true, limit_per_hour: 3}
   bundles: {max_count: 100, max_size_gb: 2.5}
 state: {kind: persistentVolumeClaim, claim: {storageClassName: shared}}
 secret: {name: keys, variables: {HANGWATCH_TOKEN: a-token-of-the-page}}
 valkey: {enabled: true, password: secret}
 cordon: {enabled: true}
+events: {enabled: true}
 inject: {enabled: true}
 networkPolicy: {from: [{namespaceSelector: {}}], to: [{ports: [{port: 443, protocol: TCP}]}]}
 podMonitor: {enabled: true, labels: {release: prometheus}}
