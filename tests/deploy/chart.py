@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -64,6 +66,16 @@ def render(values: Mapping[str, Any] | None = None, name: str = "hangwatch") -> 
     files = load().render(dict(values or {}), name=name, namespace="watch")
     texts = [text for path, text in sorted(files.items()) if path.endswith(".yaml")]
     return [found for text in texts for found in yaml.load_all(text, yaml.CSafeLoader) if found]  # a safe loader
+
+
+def load_script(path: Path) -> ModuleType:
+    """A script of the chart as a module."""
+    spec = importlib.util.spec_from_file_location(f"chart_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
 
 def all_objects() -> Iterator[Object]:

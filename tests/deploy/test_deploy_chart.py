@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import re
@@ -19,7 +18,20 @@ import msgspec
 import pytest
 import redis
 import yaml
-from chart import CHART, EVERYTHING, RECIPES, Object, all_objects, fields, helm_python, load, pods, render, the
+from chart import (
+    CHART,
+    EVERYTHING,
+    RECIPES,
+    Object,
+    all_objects,
+    fields,
+    helm_python,
+    load,
+    load_script,
+    pods,
+    render,
+    the,
+)  # fmt: skip
 from jsonschema import Draft7Validator
 
 import hangwatch
@@ -245,7 +257,9 @@ def test_bundles_are_kept_where_the_values_say(kind: str) -> None:
         ({"cordon", "events"}, {("nodes", "patch"), ("events", "create"), ("pods", "get")}),
     ],
 )
-def test_an_account_may_do_what_is_switched_on_and_nothing_else(switches: set[str], rights: set[tuple[str, str]]) -> None:
+def test_an_account_may_do_what_is_switched_on_and_nothing_else(
+    switches: set[str], rights: set[tuple[str, str]]
+) -> None:
     """The rights, the token and the script come with the switches alone."""
     assert {"ClusterRole", "ClusterRoleBinding"}.isdisjoint(document["kind"] for document in render())
     assert "cluster.py" not in the("ConfigMap", render())["data"]
@@ -260,7 +274,9 @@ def test_an_account_may_do_what_is_switched_on_and_nothing_else(switches: set[st
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert spec["automountServiceAccountToken"]
     (config,) = [volume["configMap"] for volume in spec["volumes"] if volume["name"] == "config"]
-    assert the("ConfigMap", objects, config["name"])["data"]["cluster.py"] == (CHART / "files" / "cluster.py").read_text()
+    assert (
+        the("ConfigMap", objects, config["name"])["data"]["cluster.py"] == (CHART / "files" / "cluster.py").read_text()
+    )
 
 
 def test_policies_select_the_pods_and_name_their_ports() -> None:
@@ -357,7 +373,7 @@ def test_a_job_on_watched_nodes_needs_only_the_probe(recipe: str) -> None:
 
 @pytest.mark.parametrize(("on_nodes", "label"), [(True, "probe"), (False, "agent")])
 def test_pods_with_a_label_are_given_what_watches_them(on_nodes: bool, label: str) -> None:
-    """The probe where agents of the nodes see every pod, else also a sidecar: what it does to a pod, ``on_api_server.py`` shows."""
+    """The probe where agents of the nodes see every pod, else also a sidecar. ``injection.py`` shows what becomes of a pod."""
     objects = render({"inject": {"enabled": True}, "agent": {"enabled": on_nodes}})
     name = "hangwatch-watch-inject"
     policy = the("MutatingAdmissionPolicy", objects, name)["spec"]
@@ -480,8 +496,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[A
             """Print nothing."""
 
     (tmp_path / "token").write_text("the-token\n")
-    monkeypatch.syspath_prepend(CHART / "files")
-    script = importlib.import_module("cluster")
+    script = load_script(CHART / "files" / "cluster.py")
     monkeypatch.setattr(script, "ACCOUNT", tmp_path)
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -495,7 +510,11 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[A
     ("nodes", "status", "marked"), [("", 0, []), ("a,b", 0, ["a", "b"]), ("gone,a", 1, ["gone", "a"])]
 )
 def test_nodes_worth_leaving_out_are_cordoned(
-    cluster: tuple[Any, list[tuple[str, Any]]], monkeypatch: pytest.MonkeyPatch, nodes: str, status: int, marked: list[str]
+    cluster: tuple[Any, list[tuple[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: str,
+    status: int,
+    marked: list[str],
 ) -> None:
     """The request that kubectl would send, with the token of the account; one node that is gone leaves out no other."""
     script, asked = cluster
