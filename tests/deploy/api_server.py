@@ -51,9 +51,13 @@ class Cluster:
             "clusters": [{"name": "here", "cluster": {"server": self.server, "certificate-authority": str(self.certificate)}}],
             "users": [{"name": "admin", "user": {"token": ADMIN}}],
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "admin"}}]}  # fmt: skip
+        (folder / "ca.crt").write_bytes(self.certificate.read_bytes())
         (folder / "kubeconfig").write_text(json.dumps(config))
-        start(binaries / "kube-controller-manager", kubeconfig=folder / "kubeconfig", controllers=CONTROLLERS, leader_elect="false",
-            service_account_private_key_file=key, root_ca_file=self.certificate, port=0, secure_port=0)  # fmt: skip
+        program = binaries / "kube-controller-manager"
+        self.controls = program.exists()
+        if self.controls:
+            start(program, kubeconfig=folder / "kubeconfig", controllers=CONTROLLERS, leader_elect="false",
+                service_account_private_key_file=key, root_ca_file=self.certificate, port=0, secure_port=0)  # fmt: skip
 
     def is_ready(self) -> bool:
         """Whether it answers that it is."""
