@@ -1,8 +1,9 @@
 """The chart on a real API server: what it accepts, the pods that its controllers make, what the account may do. By hand.
 
 ``PYTHONPATH=tests python tests/deploy/on_api_server.py BINARIES [DEFINITIONS]``. BINARIES has ``kube-apiserver`` and
-``kube-controller-manager`` (``build_api_server.sh``); without the second, no pods of agents are made. ``etcd`` and ``openssl`` are on
-PATH. DEFINITIONS is the folder of ``crds.py``. There is no kubelet: nodes are objects only, and no pod runs. Ends with 1 if anything is not as the chart says.
+``kube-controller-manager`` (``build_api_server.sh``); without the second, no pods of agents are made. ``etcd`` and ``openssl``
+are on PATH. DEFINITIONS is the folder of ``crds.py``. There is no kubelet: nodes are objects only, and no pod runs. Ends with 1
+if anything is not as the chart says.
 """
 
 from __future__ import annotations
