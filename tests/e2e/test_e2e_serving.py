@@ -228,18 +228,17 @@ def test_who_sees_that_an_engine_is_dead(start: Start, tmp_path: Path, way: str)
     """Each check on a real engine: whether it says that something is wrong."""
     death = DEATHS[way]
     os.mkfifo(tmp_path / "adapter")
-    faults = ("--fault", death.fault, "--after", "8", "--adapter", str(tmp_path / "adapter")) if death.fault else ()
-    engine = start(*faults, keeper=death.fault == "ends")
+    faults = ("--fault", death.fault, "--after", "8", "--adapter", str(tmp_path / "adapter"))
+    engine = start(*(faults if death.fault else ("--slow", "1")), keeper=death.fault == "ends")
     (server,) = [one for one in engine.job.members() if one.cmdline()[1:2] == [str(JOBS / "serving_engine.py")]]
     if death.fault == "leak":
         assert [engine.ask(5000, 1) for _ in range(4)] == [400] * 4
+    if death.busy:
+        engine.ask_in_vain(7)
     if death.stopped:
-        busy = death.busy and not engine.ask_in_vain(7)
-        wait_for(lambda: engine.metric("requests_running") or not busy, 60.0, "requests under way")
+        wait_for(lambda: engine.metric("requests_running") or not death.busy, 60.0, "requests under way")
         (found,) = [one for one in engine.job.members() if death.stopped in " ".join(one.cmdline()[:2])]
         found.suspend()
-    elif death.busy:
-        engine.ask_in_vain(7)
     answered = threading.Event()
 
     def ask_for_a_token() -> None:
