@@ -28,6 +28,4 @@ kinds=$(grep -rl --include='*.go' --exclude='*_test.go' '+k8s:openapi-gen=' pkg 
   -h vendor/k8s.io/code-generator/hack/boilerplate.go.txt -r "$folder/violations"
 
 # Without the clients of cloud providers, half of its packages.
-version=k8s.io/kubernetes/vendor/k8s.io/component-base/version
-build -tags providerless -ldflags "-s -w -X $version.gitVersion=v1.20.2 -X $version.gitMajor=1 -X $version.gitMinor=20" \
-  ./cmd/kube-apiserver ./cmd/kube-controller-manager
+build -tags providerless -ldflags "-s -w" ./cmd/kube-apiserver ./cmd/kube-controller-manager

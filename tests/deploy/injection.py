@@ -85,7 +85,8 @@ def look_at_injection(cluster: Cluster, on_nodes: bool) -> None:
     }
     cluster.create(body, "team")
     check(evaluate(condition["expression"], {"spec": SPEC}), f"{condition['name']}: a pod without hangwatch is changed")
-    for mutation in policy["mutations"]:
+    # The other way round: a template has to be valid in between.
+    for mutation in reversed(policy["mutations"]):
         pod = cluster.call("GET", f"{TEMPLATES}/labelled")[1]["template"]
         if mutation["patchType"] == "JSONPatch":
             found = evaluate(mutation["jsonPatch"]["expression"], pod)
@@ -106,7 +107,7 @@ def look_at_injection(cluster: Cluster, on_nodes: bool) -> None:
     (example,) = pods(render({**values, "recipe": "jobset"}, "train"))
     expected = {**example["spec"], "volumes": SPEC["volumes"] + example["spec"]["volumes"]}
     for field in ("initContainers", "volumes"):
-        lost = [*differences(expected[field], pod["spec"][field])]
+        lost = [*differences(expected[field], pod["spec"][field], field)]
         check(not lost, f"{field} as in the example {lost}")
     check(
         pod["spec"].get("shareProcessNamespace", False) is not on_nodes,
