@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -31,12 +33,14 @@ agent:
 settings:
   stall_after_s: 60
   external_url: "https://watch.example.org/{node}"
-  on_hang: {action: "restart,exec:python3 /etc/hangwatch/cordon.py", only_proven: true, limit_per_hour: 3}
+  on_hang: {action: "restart,exec:python3 /etc/hangwatch/cluster.py event cordon", only_proven: true, limit_per_hour: 3}
   bundles: {max_count: 100, max_size_gb: 2.5}
 state: {kind: persistentVolumeClaim, claim: {storageClassName: shared}}
 secret: {name: keys, variables: {HANGWATCH_TOKEN: a-token-of-the-page}}
 valkey: {enabled: true, password: secret}
 cordon: {enabled: true}
+events: {enabled: true}
+inject: {enabled: true}
 networkPolicy: {from: [{namespaceSelector: {}}], to: [{ports: [{port: 443, protocol: TCP}]}]}
 podMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
@@ -62,6 +66,16 @@ def render(values: Mapping[str, Any] | None = None, name: str = "hangwatch") -> 
     files = load().render(dict(values or {}), name=name, namespace="watch")
     texts = [text for path, text in sorted(files.items()) if path.endswith(".yaml")]
     return [found for text in texts for found in yaml.load_all(text, yaml.CSafeLoader) if found]  # a safe loader
+
+
+def load_script(path: Path) -> ModuleType:
+    """A script of the chart as a module."""
+    spec = importlib.util.spec_from_file_location(f"chart_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
 
 def all_objects() -> Iterator[Object]:

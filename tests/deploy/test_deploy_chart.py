@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,20 @@ import msgspec
 import pytest
 import redis
 import yaml
-from chart import CHART, EVERYTHING, RECIPES, Object, all_objects, fields, helm_python, load, pods, render, the
+from chart import (
+    CHART,
+    EVERYTHING,
+    RECIPES,
+    Object,
+    all_objects,
+    fields,
+    helm_python,
+    load,
+    load_script,
+    pods,
+    render,
+    the,
+)  # fmt: skip
 from jsonschema import Draft7Validator
 
 import hangwatch
@@ -35,6 +47,8 @@ from support import JobRunner, wait_for
 ROOT = CHART.parents[2]
 #: What the chart says works (native sidecars), and the newest that there is a schema for.
 VERSIONS = ("1.29", "1.37")
+#: Kinds of Kubernetes that not all of these versions have: the chart makes them only if asked to.
+SINCE_1_36 = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 CHECKED = json.loads((ROOT / "tests" / "fixtures" / "crd_fields.json").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
@@ -69,13 +83,14 @@ def test_objects_and_pods_are_valid(version: str) -> None:
     """Kubernetes' own objects, and every pod, also those in objects of operators; a field that is not known is refused."""
     kinds = set()
     for document in all_objects():
-        found = [*pods(document), *([] if is_custom(document) else [document])]
+        newer = document["kind"] in SINCE_1_36 and version == VERSIONS[0]
+        found = [*pods(document), *([] if is_custom(document) or newer else [document])]
         for one in found:
             kubernetes_validate.validate(one, version, strict=True)
         kinds |= {one["kind"] for one in found}
     assert kinds == {
         "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "NetworkPolicy", "PersistentVolumeClaim",
-        "Pod", "Secret", "Service", "ServiceAccount",
+        "Pod", "Secret", "Service", "ServiceAccount", *(SINCE_1_36 if version == VERSIONS[1] else ()),
     }  # fmt: skip
 
 
@@ -160,7 +175,7 @@ def test_the_agent_reads_its_settings() -> None:
     assert settings.listen == "0.0.0.0:9753"
     assert (settings.exchange, settings.on_hang.action, settings.log.format) == ("local", "report", "json")
     settings = settings_of(EVERYTHING)
-    assert settings.on_hang.command == "python3 /etc/hangwatch/cordon.py"
+    assert settings.on_hang.command == "python3 /etc/hangwatch/cluster.py event cordon"
     assert (settings.on_hang.limit_per_hour, settings.bundles.max_count, settings.bundles.max_size_gb) == (3, 100, 2.5)
 
 
@@ -234,19 +249,34 @@ def test_bundles_are_kept_where_the_values_say(kind: str) -> None:
     assert "PersistentVolumeClaim" not in {document["kind"] for document in named}
 
 
-def test_an_account_may_cordon_and_nothing_else() -> None:
-    """The right to change nodes and the token come with the switch alone."""
+@pytest.mark.parametrize(
+    ("switches", "rights"),
+    [
+        ({"cordon"}, {("nodes", "patch")}),
+        ({"events"}, {("events", "create"), ("pods", "get")}),
+        ({"cordon", "events"}, {("nodes", "patch"), ("events", "create"), ("pods", "get")}),
+    ],
+)
+def test_an_account_may_do_what_is_switched_on_and_nothing_else(
+    switches: set[str], rights: set[tuple[str, str]]
+) -> None:
+    """The rights, the token and the script come with the switches alone."""
     assert {"ClusterRole", "ClusterRoleBinding"}.isdisjoint(document["kind"] for document in render())
-    objects = render(EVERYTHING)
+    assert "cluster.py" not in the("ConfigMap", render())["data"]
+    values = {name: {"enabled": True} for name in switches}
+    objects = render(values)
     (role,) = [document for document in objects if document["kind"] == "ClusterRole"]
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]
+    assert {(what, verb) for rule in role["rules"] for what in rule["resources"] for verb in rule["verbs"]} == rights
+    assert all(rule["apiGroups"] == [""] for rule in role["rules"])
     (binding,) = [document for document in objects if document["kind"] == "ClusterRoleBinding"]
-    spec = node_agent(EVERYTHING)["spec"]
+    spec = node_agent(values)["spec"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": spec["serviceAccountName"], "namespace": "watch"}]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert spec["automountServiceAccountToken"]
     (config,) = [volume["configMap"] for volume in spec["volumes"] if volume["name"] == "config"]
-    assert the("ConfigMap", objects, config["name"])["data"]["cordon.py"] == (CHART / "files" / "cordon.py").read_text()
+    assert (
+        the("ConfigMap", objects, config["name"])["data"]["cluster.py"] == (CHART / "files" / "cluster.py").read_text()
+    )
 
 
 def test_policies_select_the_pods_and_name_their_ports() -> None:
@@ -325,10 +355,10 @@ def test_the_sidecar_and_the_job_share_what_they_have_to(recipe: str) -> None:
             "PYTHONPATH": "/hangwatch/probe/site:/app", "HANGWATCH_RUN_DIR": "/hangwatch/run", "SPT_NOENV": "1",
             "POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace",
         }  # fmt: skip
-        assert {volume["name"] for volume in spec["volumes"]} == {"hangwatch", "podinfo", "bundles"}
+        assert {volume["name"] for volume in spec["volumes"]} == {"hangwatch", "hangwatch-podinfo", "hangwatch-bundles"}
         (labels,) = [volume["downwardAPI"]["items"] for volume in spec["volumes"] if "downwardAPI" in volume]
         assert labels == [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
-        assert {"name": "podinfo", "mountPath": "/etc/podinfo", "readOnly": True} in job["volumeMounts"]
+        assert {"name": "hangwatch-podinfo", "mountPath": "/etc/podinfo", "readOnly": True} in job["volumeMounts"]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -339,6 +369,20 @@ def test_a_job_on_watched_nodes_needs_only_the_probe(recipe: str) -> None:
         assert "shareProcessNamespace" not in pod["spec"]
         assert "livenessProbe" not in pod["spec"]["containers"][0]
         assert "labels" not in pod["metadata"]
+
+
+@pytest.mark.parametrize(("on_nodes", "label"), [(True, "probe"), (False, "agent")])
+def test_pods_with_a_label_are_given_what_watches_them(on_nodes: bool, label: str) -> None:
+    """The probe where agents of the nodes see every pod, else also a sidecar. ``injection.py`` shows what becomes of a pod."""
+    objects = render({"inject": {"enabled": True}, "agent": {"enabled": on_nodes}})
+    name = "hangwatch-watch-inject"
+    policy = the("MutatingAdmissionPolicy", objects, name)["spec"]
+    assert the("MutatingAdmissionPolicyBinding", objects, name)["spec"] == {"policyName": name}
+    assert policy["matchConstraints"]["objectSelector"] == {"matchLabels": {"hangwatch": label}}
+    assert policy["failurePolicy"] == "Ignore"
+    said = json.dumps(policy["mutations"])
+    assert ("SYS_PTRACE" in said) is ("shareProcessNamespace" in said) is (not on_nodes)
+    assert not [one for one in render() if one["kind"] in SINCE_1_36]
 
 
 @pytest.mark.parametrize(
@@ -430,37 +474,75 @@ def test_agents_reach_the_valkey_with_its_password_alone(jobs: JobRunner, free_p
         client.ping()
 
 
-@pytest.mark.usefixtures("real")
-@pytest.mark.parametrize(("nodes", "status", "marked"), [("", 0, []), ("a,b", 0, ["a", "b"]), ("a,gone", 1, ["a"])])
-def test_nodes_worth_leaving_out_are_cordoned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: str, status: int, marked: list[str]
-) -> None:
-    """The request that kubectl would send, with the token of the account, to a stand-in for the API server."""
-    done = []
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
+    """``cluster.py`` and what it asks a stand-in for the API server, which has one pod and any node but ``gone``."""
+    asked: list[tuple[str, Any]] = []
 
     class Server(BaseHTTPRequestHandler):
-        def do_PATCH(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            assert body == {"spec": {"unschedulable": True}}
-            assert self.headers["Content-Type"] == "application/strategic-merge-patch+json"
+        def answer(self) -> None:
             assert self.headers["Authorization"] == "Bearer the-token"
-            node = self.path.removeprefix("/api/v1/nodes/")
-            if node != "gone":
-                done.append(node)
-            self.send_response(404 if node == "gone" else 200)
+            length = int(self.headers["Content-Length"] or 0)
+            asked.append((f"{self.command} {self.path}", json.loads(self.rfile.read(length)) if length else None))
+            patch = "application/strategic-merge-patch+json"
+            assert self.headers["Content-Type"] == (patch if self.command == "PATCH" else "application/json")
+            self.send_response(404 if self.path.endswith("/gone") else 200)
             self.end_headers()
+            self.wfile.write(json.dumps({"metadata": {"uid": "the-uid"}}).encode())
+
+        do_GET = do_POST = do_PATCH = answer
 
         def log_message(self, format: str, *arguments: object) -> None:
             """Print nothing."""
 
     (tmp_path / "token").write_text("the-token\n")
-    monkeypatch.syspath_prepend(CHART / "files")
-    cordon = importlib.import_module("cordon")
-    monkeypatch.setattr(cordon, "ACCOUNT", tmp_path)
-    monkeypatch.setenv("HANGWATCH_EXCLUDE_NODES", nodes)
+    script = load_script(CHART / "files" / "cluster.py")
+    monkeypatch.setattr(script, "ACCOUNT", tmp_path)
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setattr(cordon, "SERVER", f"http://127.0.0.1:{server.server_port}")
-        assert cordon.main() == status
+        monkeypatch.setattr(script, "SERVER", f"http://127.0.0.1:{server.server_port}")
+        yield script, asked
         server.shutdown()
-    assert done == marked
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize(
+    ("nodes", "status", "marked"), [("", 0, []), ("a,b", 0, ["a", "b"]), ("gone,a", 1, ["gone", "a"])]
+)
+def test_nodes_worth_leaving_out_are_cordoned(
+    cluster: tuple[Any, list[tuple[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: str,
+    status: int,
+    marked: list[str],
+) -> None:
+    """The request that kubectl would send, with the token of the account; one node that is gone leaves out no other."""
+    script, asked = cluster
+    monkeypatch.setenv("HANGWATCH_EXCLUDE_NODES", nodes)
+    monkeypatch.setattr("sys.argv", ["cluster.py", "cordon"])
+    assert script.main() == status
+    assert asked == [(f"PATCH /api/v1/nodes/{node}", {"spec": {"unschedulable": True}}) for node in marked]
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("pod", ["worker-0", "gone", ""])
+def test_a_verdict_is_put_on_a_pod_of_the_job(
+    cluster: tuple[Any, list[tuple[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod: str
+) -> None:
+    """With the pod's uid, and cut as Kubernetes' own clients cut it; without a pod there is none, and it says so."""
+    script, asked = cluster
+    (tmp_path / "incident.json").write_text(json.dumps({"job": {"id": "team/llama", "namespace": "team", "pod": pod}}))
+    for name, value in {"": tmp_path, "_ID": "i-1"}.items():
+        monkeypatch.setenv(f"HANGWATCH_INCIDENT{name}", str(value))
+    monkeypatch.setenv("HANGWATCH_KIND", "rank_lost")
+    monkeypatch.setenv("HANGWATCH_SUMMARY", "Rank 3 is gone. " * 100)
+    monkeypatch.setattr("sys.argv", ["cluster.py", "event"])
+    assert script.main() == (0 if pod == "worker-0" else 1)
+    if pod != "worker-0":
+        assert not [path for path, _ in asked if path.startswith("POST")]
+        return
+    (_, (path, event)) = asked
+    assert path == "POST /api/v1/namespaces/team/events"
+    assert event["involvedObject"]["uid"] == "the-uid"
+    assert (event["type"], event["reason"], len(event["message"])) == ("Warning", "RankLost", 1024)
+    assert event["message"].startswith("Job team/llama: Rank 3 is gone. ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -191,6 +192,79 @@ def test_a_worker_that_is_stuck_in_a_step_is_named(start: Start, tmp_path: Path,
     assert len(engine.verdicts()) == 1
 
 
+@dataclass(frozen=True)
+class Death:
+    """A way in which an engine dies, and who sees it: whether the process lives, ``/health``, a request for a token, ``/livez``.
+
+    ``fault``: of the stand-in; or the title of the process that is stopped (``signal 19``), with requests under way if ``busy``.
+    """
+
+    seen_by: str
+    fault: str = ""
+    stopped: str = ""
+    busy: bool = True
+
+
+CHECKS = ("process", "`/health`", "request", "`/livez`")
+#: The table of docs/serving.md. Other tests have the details of the first five.
+DEATHS = {
+    "the scheduler's process is killed": Death("request, `/livez`", "dies"),
+    "the whole engine ends": Death("process, `/health`, request", "ends"),
+    "the scheduler schedules nothing any more": Death("request, `/livez`", "leak"),
+    "a worker is stuck in a read": Death("request, `/livez`", "io"),
+    "a worker waits for its device for ever": Death("request, `/livez`", "sync"),
+    "a worker is stopped": Death("request, `/livez`", stopped="VLLM::Worker_TP1"),
+    "the server's process is stopped": Death("`/health`, request, `/livez`", stopped="serving_engine"),
+    "the scheduler is stopped while the engine is idle": Death("request", stopped="VLLM::EngineCore", busy=False),
+}
+
+
+@pytest.mark.waits
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.soak] if death.fault else []) for way, death in DEATHS.items()]
+)
+def test_who_sees_that_an_engine_is_dead(start: Start, tmp_path: Path, way: str) -> None:
+    """Each check on a real engine: whether it says that something is wrong."""
+    death = DEATHS[way]
+    os.mkfifo(tmp_path / "adapter")
+    faults = ("--fault", death.fault, "--after", "8", "--adapter", str(tmp_path / "adapter"))
+    engine = start(*(faults if death.fault else ("--slow", "1")), keeper=death.fault == "ends")
+    (server,) = [one for one in engine.job.members() if one.cmdline()[1:2] == [str(JOBS / "serving_engine.py")]]
+    if death.fault == "leak":
+        assert [engine.ask(5000, 1) for _ in range(4)] == [400] * 4
+    if death.busy:
+        engine.ask_in_vain(7)
+    if death.stopped:
+        wait_for(lambda: engine.metric("requests_running") or not death.busy, 60.0, "requests under way")
+        (found,) = [one for one in engine.job.members() if death.stopped in " ".join(one.cmdline()[:2])]
+        found.suspend()
+    answered = threading.Event()
+
+    def ask_for_a_token() -> None:
+        with contextlib.suppress(OSError):
+            if engine.ask(1, 1) == 200:
+                answered.set()
+
+    threading.Thread(target=ask_for_a_token, daemon=True).start()
+    ends_at = engine.ticks() + 6 * STALL_AFTER_S
+    wait_for(
+        lambda: engine.livez()[0] == 503 or engine.ticks() >= ends_at,
+        240.0,
+        "a verdict, or ticks without one",
+        poll_s=0.5,
+    )
+    try:
+        with urllib.request.urlopen(f"{engine.url}/health", timeout=30) as answer:  # noqa: S310  # our own
+            healthy = answer.status == 200
+    except OSError:
+        healthy = False
+    says = (not server.is_running(), not healthy, not answered.is_set(), engine.livez()[0] == 503)
+    assert ", ".join(name for name, said in zip(CHECKS, says, strict=True) if said) == death.seen_by
+    if not death.busy:
+        assert engine.metric("requests_running") == 0.0
+
+
 @pytest.mark.waits
 @pytest.mark.usefixtures("long")
 def test_slow_engines_and_idle_ones_are_left_alone(start: Start) -> None:
@@ -203,3 +277,16 @@ def test_slow_engines_and_idle_ones_are_left_alone(start: Start) -> None:
     assert engine.ask(1, 40) == 200
     assert not {verdict.kind for verdict in engine.verdicts()} & set(HANG_KINDS)
     assert engine.livez()[0] == 200
+
+
+def test_the_page_says_what_each_check_sees() -> None:
+    """``docs/serving.md`` has the table that the tests above run."""
+    page = (JOBS.parents[1] / "docs" / "serving.md").read_text()
+    rows = page.partition("<!-- deaths -->")[2].partition("<!-- end")[0].strip().splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert cells[0][1:] == list(CHECKS)
+    shown = {
+        cells_of[0]: ", ".join(n for n, cell in zip(CHECKS, cells_of[1:], strict=True) if cell)
+        for cells_of in cells[2:]
+    }
+    assert shown == {way: death.seen_by for way, death in DEATHS.items()}

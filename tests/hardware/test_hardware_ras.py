@@ -174,6 +174,15 @@ def test_addresses_that_are_none(reported: str) -> None:
         parse_address(reported)
 
 
+@pytest.mark.parametrize("named", ["192.0.2.1:80", "metadata.example.org:80", "[2001:db8::1]:443"])
+def test_a_job_sends_us_to_no_other_machine(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    """Whoever starts a rank writes its environment, and the agent may be root in another network than the job's."""
+    monkeypatch.setattr(ras.socket, "create_connection", lambda *_: pytest.fail("connected"))
+    found = Ras().read(at(named))
+    assert isinstance(found, Gap)
+    assert "is not on this node" in found.reason
+
+
 def test_ranks_of_other_hosts_are_not_ours() -> None:
     """The same pid on another machine is another process."""
     report = map_ranks(parse_status_json(EVEN, "a:1"), RANKS, frozenset({"10.0.0.9"}))

@@ -33,6 +33,11 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- regexReplaceAll `(?m)( = -?[0-9]+)\.0$` (merge (dict "listen" "0.0.0.0:9753") .Values.settings | toToml) "${1}" }}
 {{- end }}
 
+{{/* "true" if the agents of the nodes call Kubernetes. */}}
+{{- define "hangwatch.calls" -}}
+{{- if or .Values.cordon.enabled .Values.events.enabled }}true{{ end }}
+{{- end }}
+
 {{/* "true" if the settings end jobs. */}}
 {{- define "hangwatch.kills" -}}
 {{- $hang := dig "on_hang" "action" "" .Values.settings -}}

@@ -22,6 +22,7 @@ from hangwatch.hardware.sources.ras.ras_json import RasFormatError, parse_status
 from hangwatch.hardware.sources.ras.ras_text import parse_status_text
 from hangwatch.model.capture import Gap
 from hangwatch.model.devices import Absence, NodeFacts, RasReport
+from hangwatch.sources.connections.endpoint import is_own_host
 from hangwatch.sources.discovery.rank_processes import RankProcess
 
 NAME = "nccl ras"
@@ -111,6 +112,9 @@ def compare(first: RasReport, second: RasReport, window_s: float) -> RasReport:
 def ask(address: str, members: Sequence[RankProcess]) -> RasReport:
     """Return the report of the job these ranks belong to. Raises ``RasError``."""
     host, port = parse_address(address)
+    # The job names the address: it must not send us to other machines. NCCL listens on the node of its ranks alone.
+    if not is_own_host(host):
+        raise RasError(f"NCCL_RAS_ADDR={address} is not on this node")
     reason = "nobody answered"
     for _ in range(_ATTEMPTS):
         try:

@@ -1,0 +1,193 @@
+"""The chart on a real API server: what it accepts, the pods that its controllers make, what the account may do. By hand.
+
+``PYTHONPATH=tests python tests/deploy/on_api_server.py BINARIES [DEFINITIONS]``. BINARIES has ``kube-apiserver`` and
+``kube-controller-manager`` (``build_api_server.sh``); without the second, no pods of agents are made. ``etcd`` and ``openssl``
+are on PATH. DEFINITIONS is the folder of ``crds.py``. There is no kubelet: nodes are objects only, and no pod runs. Ends with 1
+if anything is not as the chart says.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from api_server import Cluster, check, failures
+from chart import EVERYTHING, RECIPES, Object, load_script, pods, render
+from crds import Loader
+from injection import look_at_injection
+
+from support import JobRunner, wait_for
+
+POD, EVENTS, NODE = "/api/v1/namespaces/team/pods/worker-0", "/api/v1/namespaces/team/events", "/api/v1/nodes/gpu-1"
+#: What each switch allows the account of the agents, and what none does.
+BY_SWITCH = {"cordon": {("PATCH", NODE)}, "events": {("GET", POD), ("POST", EVENTS)}}
+NEVER = {
+    ("GET", "/api/v1/nodes"), ("GET", NODE), ("DELETE", NODE), ("PATCH", f"{NODE}/status"), ("GET", "/api/v1/pods"),
+    ("PATCH", POD), ("DELETE", POD), ("POST", f"{POD}/eviction"), ("GET", f"{POD}/log"), ("POST", f"{POD}/exec"), ("GET", EVENTS),
+    ("GET", "/api/v1/secrets"), ("GET", "/api/v1/namespaces/watch/secrets/keys"), ("POST", "/api/v1/namespaces/team/pods"),
+    ("GET", "/apis/apps/v1/daemonsets"), ("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"),
+}  # fmt: skip
+GPU = {"nvidia.com/gpu.present": "true", "kubernetes.io/arch": "amd64"}
+NODES: Mapping[str, Mapping[str, str]] = {"gpu-1": GPU, "gpu-2": GPU, "cpu-1": {}}
+ACCOUNT_FILES = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def agents(cluster: Cluster) -> dict[str, Object]:
+    """The pods of agents, by the node for which the controller has made them."""
+    found = {}
+    for pod in cluster.list("/api/v1/namespaces/watch/pods?labelSelector=hangwatch%3Dagent"):
+        (term,) = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ]
+        found[term["matchFields"][0]["values"][0]] = pod
+    return found
+
+
+def look_at_agents(cluster: Cluster, nodes: set[str], calls: bool) -> None:
+    """The controller makes one pod for each node that is meant, with a token only if a switch asks for it."""
+    try:
+        wait_for(lambda: agents(cluster).keys() == nodes, 60.0, "the agents", poll_s=0.5)
+    except AssertionError:
+        print(*{one["message"] for one in cluster.list("/api/v1/namespaces/watch/events")}, sep="\n")
+    found = agents(cluster)
+    check(found.keys() == nodes, f"agents for {sorted(found)}")
+    mounts = {
+        mount["mountPath"]
+        for pod in found.values()
+        for one in pod["spec"]["containers"]
+        for mount in one["volumeMounts"]
+    }
+    check((ACCOUNT_FILES in mounts) is calls, f"they have {'a' if calls else 'no'} token")
+
+
+def look_at_rights(cluster: Cluster, switches: set[str]) -> None:
+    """Each request with the account's own token: 403 for all that the switches do not give."""
+    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    made = cluster.call("POST", "/api/v1/namespaces/watch/serviceaccounts/hangwatch/token", wanted)[1]
+    token = made["status"]["token"]
+    (cluster.folder / "token").write_text(token)
+    allowed = {request for switch in switches for request in BY_SWITCH[switch]}
+    for method, path in sorted(NEVER.union(*BY_SWITCH.values())):
+        content = "application/strategic-merge-patch+json" if method == "PATCH" else "application/json"
+        body = None if method == "GET" else {}
+        status, _ = cluster.call(method, f"{path}?dryRun=All", body, content, token)
+        check((status != 403) is ((method, path) in allowed), f"{sorted(switches)}: {method} {path} {status}")
+
+
+def run_script(cluster: Cluster) -> None:
+    """``cluster.py`` as the server has it, with the account's token: a node is cordoned, a pod has the verdict."""
+    texts = cluster.call("GET", "/api/v1/namespaces/watch/configmaps/hangwatch")[1]["data"]
+    (cluster.folder / "cluster.py").write_text(texts["cluster.py"])
+    script: Any = load_script(cluster.folder / "cluster.py")
+    script.ACCOUNT, script.SERVER = cluster.folder, cluster.server
+    job = {"id": "team/llama", "namespace": "team", "pod": "worker-0"}
+    (cluster.folder / "incident.json").write_text(json.dumps({"job": job}))
+    os.environ |= {"HANGWATCH_EXCLUDE_NODES": "gpu-1", "HANGWATCH_INCIDENT": str(cluster.folder), "HANGWATCH_INCIDENT_ID": "i-1",
+        "HANGWATCH_KIND": "deadlock", "HANGWATCH_SUMMARY": "Rank 0 hangs.", "HANGWATCH_NODE": "gpu-1"}  # fmt: skip
+    sys.argv[1:] = ["event", "cordon"]
+    check(script.main() == 0, "cluster.py event cordon ends with 0")
+    check(cluster.call("GET", NODE)[1]["spec"].get("unschedulable"), "the node is cordoned")
+    uid = cluster.call("GET", POD)[1]["metadata"]["uid"]
+    # As `kubectl describe pod` asks.
+    asked = f"involvedObject.name%3Dworker-0%2CinvolvedObject.namespace%3Dteam%2CinvolvedObject.uid%3D{uid}"
+    said = [(one["type"], one["reason"], one["message"]) for one in cluster.list(f"{EVENTS}?fieldSelector={asked}")]
+    check(
+        said == [("Warning", "Deadlock", "Job team/llama: Rank 0 hangs. (incident i-1)")], f"the pod's events: {said}"
+    )
+
+
+def remove(cluster: Cluster, objects: Sequence[Object]) -> None:
+    """Delete what the chart has made, and the pods with it."""
+    for document in objects:
+        if (place := cluster.place(document, "watch")) is not None:
+            cluster.call("DELETE", f"{place}/{document['metadata']['name']}", {"propagationPolicy": "Background"})
+
+    def gone() -> bool:
+        for pod in (found := agents(cluster)).values():
+            cluster.call(
+                "DELETE", f"/api/v1/namespaces/watch/pods/{pod['metadata']['name']}", {"gracePeriodSeconds": 0}
+            )
+        return not found
+
+    wait_for(gone, 60.0, "the end of the agents", poll_s=0.5)
+
+
+def answers(cluster: Cluster, path: str) -> bool:
+    """Whether there is something at a path."""
+    return cluster.call("GET", path)[0] == 200
+
+
+def prepare(cluster: Cluster, definitions: Path | None) -> None:
+    """Make what the chart expects of a cluster: definitions, nodes, namespaces, a class of runtimes, a job's pod."""
+    for path in sorted(definitions.glob("*.yaml")) if definitions else ():
+        for one in filter(None, yaml.load_all(path.read_text(), Loader)):
+            status, answer = cluster.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", one)
+            # Those of newer operators hold what an old server does not take; their objects are not seen then.
+            print(f"     {path.stem}: {one['metadata']['name']} {'' if status == 201 else answer['message'][-300:]}")
+    for group in {
+        one["spec"]["group"] for one in cluster.list("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+    }:
+        wait_for(functools.partial(answers, cluster, f"/apis/{group}"), 60.0, group, poll_s=0.5)
+    for node, labels in NODES.items():
+        cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}})
+    for space in ("watch", "team"):
+        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+    if cluster.controls:
+        account = "/api/v1/namespaces/team/serviceaccounts/default"
+        wait_for(lambda: "secrets" in cluster.call("GET", account)[1], 60.0, "the account's token", poll_s=0.5)
+    else:
+        default = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        cluster.create({**default, "automountServiceAccountToken": False}, "team")
+    cluster.create(
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
+    )
+    spec = {"containers": [{"name": "main", "image": "training"}]}
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker-0"}, "spec": spec}, "team")
+
+
+def look(cluster: Cluster, definitions: Path | None) -> None:
+    """All checks, on one cluster."""
+    print(cluster.call("GET", "/version")[1]["gitVersion"])
+    prepare(cluster, definitions)
+    for switches in (set[str](), {"cordon"}, {"events"}, {"cordon", "events"}):
+        everything = len(switches) == 2
+        objects = render(EVERYTHING if everything else {switch: {"enabled": True} for switch in switches})
+        for document in objects:
+            cluster.create(document)
+        if cluster.controls:
+            look_at_agents(cluster, {"gpu-1", "gpu-2"} if everything else set(NODES), bool(switches))
+        look_at_rights(cluster, switches)
+        if everything:
+            run_script(cluster)
+        remove(cluster, objects)
+    for values in ({}, EVERYTHING):
+        for recipe in RECIPES:
+            for document in render({**values, "recipe": recipe}, "train"):
+                for one in (document, *pods(document)):
+                    cluster.create(one, "team", "?dryRun=All")
+    for on_nodes in (True, False) if importlib.util.find_spec("celpy") else ():
+        look_at_injection(cluster, on_nodes)
+
+
+def main(binaries: Path, definitions: Path | None) -> int:
+    """Run everything; 1 if something is not as the chart says."""
+    with tempfile.TemporaryDirectory(prefix="hw-kube-", dir="/tmp") as name:
+        runner = JobRunner(Path(name) / "jobs")
+        try:
+            look(Cluster(binaries, Path(name), runner), definitions)
+        finally:
+            runner.end_all()
+    print(f"{len(failures)} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None))
