@@ -1,9 +1,8 @@
 """The chart on a real API server: what it accepts, the pods that its controllers make, what the account may do. By hand.
 
-``PYTHONPATH=tests python tests/deploy/on_api_server.py BINARIES [DEFINITIONS]``. BINARIES has ``kube-apiserver`` and
-``kube-controller-manager`` (``build_api_server.sh``); without the second, no pods of agents are made. ``etcd`` and ``openssl``
-are on PATH. DEFINITIONS is the folder of ``crds.py``. There is no kubelet: nodes are objects only, and no pod runs. Ends with 1
-if anything is not as the chart says.
+``PYTHONPATH=tests python tests/deploy/on_api_server.py BINARIES [DEFINITIONS]``. BINARIES is what ``build_api_server.sh`` has
+built; ``etcd`` and ``openssl`` are on PATH. DEFINITIONS is the folder of ``crds.py``. There is no kubelet: nodes are objects only,
+and no pod runs. With ``cel-python`` installed, ``injection.py`` is run too. Ends with 1 if anything is not as the chart says.
 """
 
 from __future__ import annotations
@@ -140,12 +139,8 @@ def prepare(cluster: Cluster, definitions: Path | None) -> None:
         cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}})
     for space in ("watch", "team"):
         cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
-    if cluster.controls:
-        account = "/api/v1/namespaces/team/serviceaccounts/default"
-        wait_for(lambda: "secrets" in cluster.call("GET", account)[1], 60.0, "the account's token", poll_s=0.5)
-    else:
-        default = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-        cluster.create({**default, "automountServiceAccountToken": False}, "team")
+    account = "/api/v1/namespaces/team/serviceaccounts/default"
+    wait_for(lambda: "secrets" in cluster.call("GET", account)[1], 60.0, "the account's token", poll_s=0.5)
     cluster.create(
         {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
     )
@@ -162,8 +157,7 @@ def look(cluster: Cluster, definitions: Path | None) -> None:
         objects = render(EVERYTHING if everything else {switch: {"enabled": True} for switch in switches})
         for document in objects:
             cluster.create(document)
-        if cluster.controls:
-            look_at_agents(cluster, {"gpu-1", "gpu-2"} if everything else set(NODES), bool(switches))
+        look_at_agents(cluster, {"gpu-1", "gpu-2"} if everything else set(NODES), bool(switches))
         look_at_rights(cluster, switches)
         if everything:
             run_script(cluster)
