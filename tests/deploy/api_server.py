@@ -16,7 +16,6 @@ from chart import Object
 from support import JobRunner, find_free_port, wait_for
 
 ADMIN = "admin-of-this-test"
-CONTROLLERS = "daemonset,deployment,replicaset,serviceaccount,serviceaccount-token,namespace"
 failures: list[str] = []
 
 
@@ -28,7 +27,7 @@ def check(holds: object, said: str) -> None:
 
 
 class Cluster:
-    """The server and the controllers of ``CONTROLLERS``, with RBAC and without a kubelet. ``folder``: of all its files."""
+    """The server, with RBAC, and what ``controllers.go`` has; no kubelet. ``folder``: of all its files."""
 
     def __init__(self, binaries: Path, folder: Path, runner: JobRunner) -> None:
         self.folder, store, peers, port = folder, find_free_port(), find_free_port(), find_free_port()
@@ -53,11 +52,8 @@ class Cluster:
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "admin"}}]}  # fmt: skip
         (folder / "ca.crt").write_bytes(self.certificate.read_bytes())
         (folder / "kubeconfig").write_text(json.dumps(config))
-        program = binaries / "kube-controller-manager"
-        self.controls = program.exists()
-        if self.controls:
-            start(program, kubeconfig=folder / "kubeconfig", controllers=CONTROLLERS, leader_elect="false",
-                service_account_private_key_file=key, root_ca_file=self.certificate, port=0, secure_port=0)  # fmt: skip
+        start(binaries / "controllers", kubeconfig=folder / "kubeconfig", service_account_private_key_file=key,
+            root_ca_file=self.certificate)  # fmt: skip
 
     def is_ready(self) -> bool:
         """Whether it answers that it is."""

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Builds kube-apiserver and kube-controller-manager from Debian's source package `kubernetes` (bookworm: 1.20.2) into FOLDER/bin,
-# for on_api_server.py. Needs Debian's golang-go, xz-utils and the network for its packages. Usage: build_api_server.sh FOLDER
+# Builds kube-apiserver from Debian's source package `kubernetes` (bookworm: 1.20.2), and controllers.go, into FOLDER/bin, for
+# on_api_server.py. Needs Debian's golang-go. Usage: build_api_server.sh FOLDER
 set -euo pipefail
+here=$(dirname "$(realpath "$0")")
 folder=$(realpath -m "${1:?usage: build_api_server.sh FOLDER}")
 mkdir -p "$folder"/{bin,lists/partial,sources,tree/go/src/k8s.io}
 cd "$folder"
@@ -16,6 +17,8 @@ tar -xzf kubernetes_*.orig.tar.gz -C tree --strip-components=1
 
 ln -sfn ../../.. tree/go/src/k8s.io/kubernetes
 cd tree/go/src/k8s.io/kubernetes
+mkdir -p cmd/controllers
+cp "$here/controllers.go" cmd/controllers/main.go
 export GOPATH=$folder/tree/go GO111MODULE=off CGO_ENABLED=0 GOCACHE=$folder/cache
 build() { nice -n 10 go build -p 2 -o "$folder/bin/" "$@"; }
 
@@ -28,4 +31,4 @@ kinds=$(grep -rl --include='*.go' --exclude='*_test.go' '+k8s:openapi-gen=' pkg 
   -h vendor/k8s.io/code-generator/hack/boilerplate.go.txt -r "$folder/violations"
 
 # Without the clients of cloud providers, half of its packages.
-build -tags providerless -ldflags "-s -w" ./cmd/kube-apiserver ./cmd/kube-controller-manager
+build -tags providerless -ldflags "-s -w" ./cmd/kube-apiserver ./cmd/controllers

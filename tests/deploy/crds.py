@@ -20,18 +20,18 @@ from chart import all_objects, fields
 LIST = Path(__file__).resolve().parents[1] / "fixtures" / "crd_fields.json"
 
 
-class Loader(yaml.CSafeLoader):
+class _Loader(yaml.CSafeLoader):
     """YAML in which ``=`` is a text, as in the enumerations of the Prometheus operator."""
 
 
-Loader.add_constructor("tag:yaml.org,2002:value", Loader.construct_yaml_str)
+_Loader.add_constructor("tag:yaml.org,2002:value", _Loader.construct_yaml_str)
 
 
 def read_definitions(folder: Path) -> dict[tuple[str, str], tuple[str, Any]]:
     """Return the definitions by version and kind: the file's name and the schema."""
     found = {}
     for path in sorted(folder.glob("*.yaml")):
-        for definition in filter(None, yaml.load_all(path.read_text(), Loader)):
+        for definition in filter(None, yaml.load_all(path.read_text(), _Loader)):
             spec = definition["spec"]
             for version in spec["versions"]:
                 key = (f"{spec['group']}/{version['name']}", spec["names"]["kind"])

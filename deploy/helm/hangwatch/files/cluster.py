@@ -1,6 +1,6 @@
 """Tell Kubernetes of a hang: for ``--on-hang "restart,exec:python3 cluster.py event cordon"`` in a pod whose account may do so.
 
-``event``: the verdict as an Event on a pod of the job, for ``kubectl describe pod`` and whoever watches Events. The pod is the one
+``event``: the verdict as an Event on a pod of the job, for ``kubectl describe pod`` and whoever watches Events. The pod is that
 of the bundle (``job.pod`` in incident.json): the ranks' POD_NAME and POD_NAMESPACE.
 
 ``cordon``: keep new pods off the nodes that had the culprits of two of the job's last three hangs (docs/actions.md). The agents
