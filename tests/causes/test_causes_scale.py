@@ -26,6 +26,7 @@ WITH_PEERS = frozenset(
         "silent_shift",
         "skipped_step",
         "tensor_parallel",
+        "two_roots",
         "tuple_labels_zero",
         "validation_on_main",
         "wrong_peer",
