@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from arrivals import SimulatedJob, Work, slow
 
 from hangwatch.model.collectives import Group, Operation
+from hangwatch.slow.arrival import LateRank
 from hangwatch.slow.follow import Following, Process, Window
 from hangwatch.slow.timeline import find_period
 
@@ -45,6 +47,17 @@ def test_found_after_two_looks_and_over_after_two() -> None:
     assert found[:6] == [None] * 6
     assert found[7:13] == [2] * 6
     assert found[15:] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("looks", "found"), [((2, 2), 2), ((2, None, 2), 2), ((2, None, None, 2), None), ((2, 1, 2), None)]
+)
+def test_two_of_three_looks_agree(looks: tuple[int | None, ...], found: int | None) -> None:
+    """A look that names nobody may lie between them, one that names another rank not."""
+    following = Following()
+    for rank in looks:
+        following._take(LateRank(rank, 0.2, 10**7, (), 50, 60))
+    assert (following.found.rank if following.found else None) == found
 
 
 def test_a_short_ring() -> None:

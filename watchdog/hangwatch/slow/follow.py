@@ -19,7 +19,7 @@ from hangwatch.slow.timeline import Call, find_period
 _STEPS = 60
 #: A look counts if this part of the steps is new: one of the parts into which ``arrival`` divides them.
 _NEW = 1 / 8
-#: So many looks one after the other have to agree that a rank is late, or that it no longer is.
+#: So many looks have to agree that a rank is late, or that it no longer is.
 _LOOKS = 2
 
 
@@ -74,8 +74,7 @@ class Following:
     found: LateRank | None = None
     last_to_join: Mapping[Hashable, LastToJoin] = field(default_factory=dict)
     _windows: dict[Process, Window] = field(default_factory=dict)
-    _last: int | None = None
-    _alike: int = 0
+    _named: deque[int | None] = field(default_factory=lambda: deque(maxlen=_LOOKS + 1))
     _against: int = 0
 
     def keep(self, processes: Collection[Process]) -> None:
@@ -105,11 +104,12 @@ class Following:
 
     def _take(self, look: LateRank | None) -> None:
         rank = look.rank if look is not None else None
-        self._alike = self._alike + 1 if rank == self._last else 1
-        self._last = rank
+        self._named.append(rank)
         known = self.found.rank if self.found is not None else None
         self._against = self._against + 1 if rank != known else 0
-        if rank is not None and (rank == known or self._alike >= _LOOKS):
+        # Noise may hide it in a look between them, but shows nobody else.
+        agreed = self._named.count(rank) >= _LOOKS and set(self._named) <= {None, rank}
+        if rank is not None and (rank == known or agreed):
             self.found, self._against = look, 0
         elif self._against >= _LOOKS:
             self.found = None
