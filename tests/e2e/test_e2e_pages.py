@@ -109,7 +109,7 @@ def test_my_job_hangs_now(shell: Callable[[str], Job], tmp_path: Path) -> None:
     assert "Ranks 0-1 wait for each other in all_reduce and barrier" in squeezed(later)
     assert "the files name no rank" not in squeezed(later)
 
-    assert f"{run}   # proven; exit status {EXIT_STOPPED}" in text
+    assert f"{run}   # a hang ends it: status {EXIT_STOPPED}" in text
     assert "DEADLOCK, proven" in finished(shell(run), NOW[run])
 
 
