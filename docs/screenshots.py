@@ -97,13 +97,13 @@ async def _real(tab: Tab, jobs: JobRunner, state: Path) -> None:
         await tab.wait_for(_STOOD)
         for dark in (False, True):
             await tab.look(dark=dark, width=_WIDTH)
-            await take(tab, f"page-{'dark' if dark else 'light'}", 1560)
+            await take(tab, f"page-{'dark' if dark else 'light'}", 1300)
         await tab.look(width=_WIDTH)
         top = await tab.evaluate("document.querySelector('.group-cards').closest('section').offsetTop")
         await take(tab, "page-below", 900, top - 16)
     (bundle,) = find_bundles(state)
     await tab.open((bundle / "report.html").as_uri())
-    await take(tab, "report", 1560)
+    await take(tab, "report", 1300)
 
 
 async def _many(tab: Tab, state: Path) -> None:
