@@ -167,16 +167,17 @@ def _verdict(judged: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
 
 
 def _on(case: Case, line: SourceLine | None, rank: int | None, side: SequenceSide | None) -> SourceLine | None:
-    """Return the line with the ranks that are on its side: if the sides are not known, all that are at it
-    and to blame as well, or not to blame as well.
+    """Return the line with the ranks on its side.
+
+    If the sides are not known, these are all ranks at the line that are to blame, if ``rank`` is, or else that wait.
     """
     if line is None or rank is None:
         return line
     if side is not None:
         return msgspec.structs.replace(line, ranks=side.ranks)
     alike = case.blame.culprits if rank in case.blame.culprits else case.blame.waiting
-    frames = {r: case.views[r].frames for r in alike if r in case.views}
-    at_it = (r for r in frames if any((f.file, f.line) == (line.file, line.line) for f in frames[r]))
+    seen = (case.views[r] for r in alike if r in case.views)
+    at_it = (v.rank for v in seen if any((f.file, f.line) == (line.file, line.line) for f in v.frames))
     return msgspec.structs.replace(line, ranks=tuple(sorted({rank, *at_it})))
 
 

@@ -149,18 +149,21 @@ def _asks_manager(frame: Frame) -> bool:
 
 
 def _child_is_fed(before: ProcessSample, after: ProcessSample) -> bool:
-    """True if a child receives data too often to be merely answering its parent's questions."""
-    had = {c.pid: c.switches for c in before.children if c.switches is not None and _reads_data(c)}
+    """True if a child wakes too often to be merely answering its parent's questions.
+
+    It receives data, or it is a DataLoader's worker in the data set's own code, where it may wait for its item piece by piece.
+    """
+    had = {c.pid: c for c in before.children if c.switches is not None}
     enough = DATA_WAKEUPS_PER_S * _between_s(before, after)
-    return any(c.pid in had and (c.switches or 0) - had[c.pid] >= enough for c in after.children if _reads_data(c))
+    return any(
+        (c.switches or 0) - (earlier.switches or 0) >= enough
+        for c in after.children
+        if (earlier := had.get(c.pid)) is not None and (_loads(c) or (_reads_data(earlier) and _reads_data(c)))
+    )
 
 
-def _worker_wakes(before: ProcessSample, after: ProcessSample) -> bool:
-    """True if a worker of a DataLoader wakes often in the data set's own code: it may wait for its item piece by piece."""
-    had = {c.pid: c.switches for c in before.children if c.switches is not None}
-    enough = DATA_WAKEUPS_PER_S * _between_s(before, after)
-    loading = (c for c in after.children if any(_FETCHES in line for line in c.stack))
-    return any(c.pid in had and (c.switches or 0) - had[c.pid] >= enough for c in loading)
+def _loads(child: ChildProcess) -> bool:
+    return any(_FETCHES in line for line in child.stack)
 
 
 def _reads_data(child: ChildProcess) -> bool:
@@ -277,8 +280,7 @@ def children_work(capture: RankCapture, since_ns: int = 0) -> bool:
 
 
 def _children_get_on(samples: Sequence[ProcessSample]) -> bool:
-    pairs = _intervals(samples)
-    return any(_child_is_fed(a, b) or _worker_wakes(a, b) for a, b in pairs) or children_go_on(samples)
+    return any(_child_is_fed(a, b) for a, b in _intervals(samples)) or children_go_on(samples)
 
 
 def child_wakes(capture: RankCapture, child: int, since_ns: int = 0) -> bool:

@@ -13,13 +13,12 @@ from hangwatch.model.progress import GroupFront
 from hangwatch.model.text import number_ranks, short_ranks
 from hangwatch.outputs.html.elements import NOTHING, code, duration, fold, join, plain
 from hangwatch.outputs.html.tables import table
+from hangwatch.outputs.wording import LONG_S
 
 #: Groups with a chart; the others are rows of a table: a job of thousands of ranks has hundreds of groups.
 _MAX_CHARTS = 12
 _MAX_ROWS = 200
 _WIDTH, _HEIGHT, _STRIP = 600, 96, 40
-#: Longer than a typical step; used for highlighting only, never for a verdict.
-LONG_S = 5.0
 
 
 _KEY = Markup(

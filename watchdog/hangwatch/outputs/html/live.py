@@ -26,13 +26,13 @@ from hangwatch.outputs.html.elements import (
     text,
     with_names,
 )
-from hangwatch.outputs.html.group_progress import LONG_S, JobPace, JobProgress, render_group_progress
+from hangwatch.outputs.html.group_progress import JobPace, JobProgress, render_group_progress
 from hangwatch.outputs.html.stacks import render_stacks
 from hangwatch.outputs.html.tables import table
 from hangwatch.outputs.html.verdict import render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import merge_main_stacks
-from hangwatch.outputs.wording import describe_stall_origin, mark_culprit, name_kind
+from hangwatch.outputs.wording import LONG_S, describe_stall_origin, mark_culprit, name_kind
 
 
 def render_healthy(job: LiveJob, progress: JobProgress) -> Markup:

@@ -14,10 +14,8 @@ from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.terminal.console import Line, Span
 from hangwatch.outputs.terminal.layout import paragraph
 from hangwatch.outputs.terminal.verdict import describe_verdict
-from hangwatch.outputs.wording import describe_cause, describe_stall_origin, mark_culprit
+from hangwatch.outputs.wording import LONG_S, describe_cause, describe_stall_origin, mark_culprit
 
-#: Longer than a typical step; used for display only, never for a verdict.
-_LONG_S = 5.0
 _STYLES = {
     "lost": "bold red", "stuck": "bold red", "stopped": "magenta", "communicating": "cyan", "waiting": "cyan",
     "unprobed": "dim",
@@ -110,7 +108,7 @@ def _head(job: LiveJob, width: int | None) -> Iterator[Line]:
         said = f"{excerpt(group.label, 80)}: rank{several} {ranks} behind, the furthest is at {group.front}"
         yield (Span(said, "yellow"),)
     longest_s = max((group.in_flight_s or 0.0 for group in job.groups), default=0.0)
-    if longest_s >= _LONG_S and job.stall_after_s is not None:
+    if longest_s >= LONG_S and job.stall_after_s is not None:
         said = f"waiting for {longest_s:.0f} s; a stall would be reported after {job.stall_after_s:.0f} s"
         yield (Span(f"{said} ({describe_stall_origin(job)})"),)
 
@@ -178,6 +176,6 @@ def _cells(rank: LiveRank, progress: LiveProgress | None, behind: int, mark: str
         yield Span(str(progress.enqueued))
         yield Span(str(progress.completed))
         yield Span(str(behind), "bold yellow" if behind else "")
-        long = flying_s is not None and flying_s >= _LONG_S
+        long = flying_s is not None and flying_s >= LONG_S
         yield Span("" if flying_s is None else f"{flying_s:.1f} s", "yellow" if long else "")
     yield Span(excerpt(rank.frame or "", 200), "dim")

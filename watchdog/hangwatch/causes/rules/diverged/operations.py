@@ -57,8 +57,8 @@ def roots(case: Case) -> Match | None:
     """Return a match if ranks have named different roots of one operation: another ``src`` or ``dst``."""
     first: dict[tuple[object, ...], tuple[int, int]] = {}
     for rank, view in case.views.items():
-        front, root = view.frontier, root_of(view)
-        if front is None or front.p2p or root is None or case.ran_ahead(rank):
+        front = view.frontier
+        if front is None or front.p2p or (root := root_of(view)) is None or case.ran_ahead(rank):
             continue
         one, other = first.setdefault((front.group.key, front.seq, front.op), (rank, root))
         if root != other:

@@ -22,7 +22,7 @@ _RESTS = re.compile(rf"{_SHARED.pattern}|\((?:threading|queue|selectors)\.py:|\(
 _HELPERS = re.compile(r"\((?:.*/)?multiprocessing/(?:resource_tracker|forkserver)\.py:")
 _TAKES_LOCK = re.compile(r"\.acquire\(|: (?:async )?with\s+\w[\w.]*\s*(?:\(|:|,| as )|^\S*\bacquire \(logging/")
 _CONNECTION = "multiprocessing/connection.py"
-_SYNCHRONIZED = "multiprocessing/synchronize.py"
+SYNCHRONIZED = "multiprocessing/synchronize.py"
 _WAITS = {
     "subprocess.py": ("wait", "_wait", "communicate", "_communicate", "_try_wait", "run", "call", "check_call", "check_output"),
     "multiprocessing/popen_": ("wait", "poll", "_launch"),
@@ -30,7 +30,7 @@ _WAITS = {
     "multiprocessing/pool.py": ("wait", "get", "next", "join"),
     _CONNECTION: ("wait", "poll", "_recv", "recv", "recv_bytes"),
     "multiprocessing/queues.py": ("get",),
-    _SYNCHRONIZED: ("wait", "wait_for"),
+    SYNCHRONIZED: ("wait", "wait_for"),
     "torch/multiprocessing/spawn.py": ("join",),
 }  # fmt: skip
 POOLS = ("multiprocessing/pool.py", "concurrent/futures/process.py")
@@ -80,7 +80,7 @@ def child_stall(case: Case) -> Match | None:
         if frame is None:
             continue
         children = _children(view)
-        if not children and _SYNCHRONIZED in frame.file:
+        if not children and SYNCHRONIZED in frame.file:
             continue  # the other process may be another rank
         evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
         for child in children[:4]:

@@ -14,7 +14,7 @@ from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.waits import in_torch_distributed
 from hangwatch.causes.evidence import at_handling, at_process, at_stack, stuck_culprits
 from hangwatch.causes.match import Level, Match
-from hangwatch.causes.rules.rank.children import POOLS, waits_for_child
+from hangwatch.causes.rules.rank.children import POOLS, SYNCHRONIZED, waits_for_child
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame, ThreadStack
 
@@ -26,8 +26,6 @@ _LOCKING = re.compile(
 _IMPORT, _IMPORT_LOCK = "<frozen importlib._bootstrap>", "a module's import"
 #: A handler of log lines has a lock, which is held while it writes one.
 _LOGGING, _HANDLER_LOCK = "logging/__init__.py", "the handler's lock"
-#: A lock between processes enters its own one, written in C, from Python: ``SemLock.__enter__``.
-_BETWEEN_PROCESSES = "multiprocessing/synchronize.py"
 #: Functions that wait for another thread of the process, by file of the standard library.
 _HANDOVERS = {
     "threading.py": ("wait", "wait_for", "join", "_wait_for_tstate_lock", "acquire"),
@@ -154,9 +152,9 @@ def _lock_taken(thread: ThreadStack) -> str | None:
 
 
 def _is_between_processes(thread: ThreadStack) -> bool:
-    """True if the thread's deepest frame enters a lock that several processes share."""
+    """True if the thread's deepest frame enters a lock that several processes share: ``SemLock.__enter__``, around C's."""
     frame = thread.frames[0]
-    return frame.file.endswith(_BETWEEN_PROCESSES) and bare(frame) == "__enter__"
+    return frame.file.endswith(SYNCHRONIZED) and bare(frame) == "__enter__"
 
 
 def _holds(frames: Sequence[Frame], lock: str) -> bool:
