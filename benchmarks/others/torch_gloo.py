@@ -2,11 +2,8 @@
 
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
+from .forked import Forked
 
-class TestGloo(TestDistBackend, DistributedTest._DistTestBase):
+
+class TestGloo(Forked, TestDistBackend, DistributedTest._DistTestBase):
     """All of them; those that need a GPU skip themselves."""
-
-    def setUp(self) -> None:
-        """Start the ranks."""
-        super().setUp()
-        self._spawn_processes()

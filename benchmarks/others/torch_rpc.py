@@ -4,11 +4,11 @@ from torch.testing._internal.common_distributed import MultiProcessTestCase
 from torch.testing._internal.distributed.rpc import dist_autograd_test, dist_optimizer_test, rpc_test
 from torch.testing._internal.distributed.rpc.tensorpipe_rpc_agent_test_fixture import TensorPipeRpcAgentTestFixture
 
+from .forked import Forked
 
-class _Spawned(TensorPipeRpcAgentTestFixture, MultiProcessTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self._spawn_processes()
+
+class _Spawned(Forked, TensorPipeRpcAgentTestFixture, MultiProcessTestCase):
+    pass
 
 
 class TestRpc(rpc_test.RpcTest, _Spawned):

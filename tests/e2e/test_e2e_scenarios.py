@@ -51,6 +51,14 @@ def test_a_hang_is_named_as_promised(outcome: Outcome) -> None:
     assert told == [(scenario.kind, scenario.cause, scenario.culprits)], outcome.stderr
 
 
+@pytest.mark.parametrize("outcome", ["dataloader"], indirect=True)
+def test_the_line_of_the_worker_is_named(outcome: Outcome) -> None:
+    """What the worker is stuck at, in the program's own words: not only that it delivers nothing."""
+    cause = outcome.incidents[0].verdict.cause
+    assert cause is not None
+    assert "read_image (demos/dataloader.py:44): return torch.tensor(list(file.read(16)" in cause.explanation
+
+
 @each_hanging
 def test_a_confirmed_hang_is_stopped_whole(outcome: Outcome) -> None:
     """The job is ended with status 75 and no process of it is left, stopped ones and orphans included."""

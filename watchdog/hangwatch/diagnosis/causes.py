@@ -24,7 +24,7 @@ def shown(found: Sequence[Match]) -> tuple[Match, ...]:
     return (first, *[match for match in rest if match.cause != "unknown"][:_ALTERNATIVES])
 
 
-def to_cause(match: Match, *, first: bool, whole: bool) -> Cause:
+def to_cause(match: Match, *, first: bool, whole: bool, hangs: bool) -> Cause:
     """Return the form that a match takes in the incident document; what is always the same comes from the cause's page."""
     page = read_page(match.cause)
     rate = round(confidence(match, first=first, whole=whole), 2)
@@ -36,16 +36,19 @@ def to_cause(match: Match, *, first: bool, whole: bool) -> Cause:
         evidence=tuple(dict.fromkeys(match.evidence)),
         remedy=page.remedy_of(match.how),
         references=page.references,
-        measured=is_measured(match.cause),
+        measured=hangs and is_measured(match.cause),
         how=match.how,
     )
 
 
-def to_causes(found: Sequence[Match], *, whole: bool = True) -> tuple[Cause, tuple[Cause, ...]]:
+def to_causes(found: Sequence[Match], *, whole: bool = True, hangs: bool = True) -> tuple[Cause, tuple[Cause, ...]]:
     """Return the first cause and its alternatives, ordered by how often they were right.
 
-    ``whole``: both sides were seen whole (``causes.calibration``).
+    ``whole``: both sides were seen whole (``causes.calibration``). ``hangs``: the job does; how often a cause is right
+    was counted over hangs.
     """
     best, *others = shown(found)
-    alternatives = [to_cause(match, first=False, whole=whole) for match in others]
-    return to_cause(best, first=True, whole=whole), tuple(sorted(alternatives, key=lambda cause: -cause.confidence))
+    alternatives = [to_cause(match, first=False, whole=whole, hangs=hangs) for match in others]
+    return to_cause(best, first=True, whole=whole, hangs=hangs), tuple(
+        sorted(alternatives, key=lambda cause: -cause.confidence)
+    )

@@ -28,7 +28,7 @@ from hangwatch.diagnosis.summary import summarize, summarize_healthy
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import DEFAULT_GROUP
-from hangwatch.model.incident import Collective, Divergence, Kind, SourceLine, Verdict
+from hangwatch.model.incident import HANG_KINDS, Collective, Divergence, Kind, SourceLine, Verdict
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.serving import EngineState
 from hangwatch.model.transforms.names import names_of, with_names
@@ -146,7 +146,7 @@ def _healthy(case: Case) -> Verdict:
 
 
 def _verdict(judged: Case, kind: Kind, found: tuple[Match, ...]) -> Verdict:
-    cause, others = to_causes(found, whole=is_whole(judged))
+    cause, others = to_causes(found, whole=is_whole(judged), hangs=kind in HANG_KINDS)
     case = name_side(judged, found[0])
     proof = case.blame.proof
     return Verdict(

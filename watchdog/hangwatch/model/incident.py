@@ -38,8 +38,8 @@ class Cause(msgspec.Struct, frozen=True):
     """A hypothesis: an id of ``docs/causes``, how sure we are, why, and what to do.
 
     ``confidence`` (0..1): how often causes stated like this one were right on the catalogue's hangs. If none of these
-    hangs has the cause (``measured`` is false), the confidence is unknown; ``certainty`` says so in words. ``how``:
-    of ``ranks-diverged``, what parted the ranks, as far as the source shows it.
+    hangs has the cause, or the job does not hang (``measured`` is false), the confidence is unknown; ``certainty`` says
+    so in words. ``how``: of ``ranks-diverged``, what parted the ranks, as far as the source shows it.
     """
 
     id: str

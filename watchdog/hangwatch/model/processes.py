@@ -37,7 +37,8 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     - ``cpu_s``: CPU time in seconds, without its own descendants. ``io_bytes``, ``switches``: as in
       ``ProcessSample``.
     - ``stack``: text lines of its main thread (deepest first, ``function (file:line): source``). It is read only if
-      the rank's own stack shows no wait for other ranks, or if another rank of the node sleeps.
+      the rank's own stack shows no wait for other ranks, or if another rank of the node sleeps. ``own_line``: the
+      deepest line of the user's program in that stack which is not the parent's, in the same form.
     - ``side_threads`` (the places of its other Python threads, one line each), ``positions`` (how far its main thread
       is in its data) and ``mutexes``: known only together with ``stack``.
     - ``forked``: it has its parent's command line, so it was only forked.
@@ -53,6 +54,7 @@ class ChildProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     cpu_s: float
     wait_channel: str | None = None
     stack: tuple[str, ...] = ()
+    own_line: str | None = None
     forked: bool = False
     threads: int | None = None
     side_threads: tuple[str, ...] = ()

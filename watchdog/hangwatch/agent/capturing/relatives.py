@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from hangwatch.analysis.motion.loops import is_between_items
-from hangwatch.analysis.places import user_frames
+from hangwatch.analysis.places import calls, user_frame, user_frames
 from hangwatch.analysis.ranks.file_locks import find_lock_file
 from hangwatch.analysis.ranks.threads import side_threads
 from hangwatch.analysis.stacks.awaiting import read_awaiting
@@ -87,12 +87,24 @@ def _with_stack(child: ChildProcess, stack: StackSample) -> ChildProcess:
     return msgspec.structs.replace(
         child,
         stack=tuple(_line(f) for f in main),
+        own_line=_own_line(stack.main_frames),
         side_threads=tuple(_line(f) for f in others)[:_FRAMES],
         positions=tuple(p for f in main for p in f.positions),
         mutexes=find_mutex_waits(child.pid),
         sleep_left_s=_left_s(child, main),
         between_items=is_between_items(main),
     )
+
+
+def _own_line(frames: Sequence[Frame]) -> str | None:
+    """Return the user's deepest line that a child runs; None if there is none.
+
+    What a forked child has of its parent's stack is not its own: it starts in ``BaseProcess._bootstrap`` of
+    multiprocessing (CPython 3.10 to 3.14).
+    """
+    start = calls(frames, "/process.py", "_bootstrap")
+    own = user_frame(frames[: frames.index(start)] if start is not None else frames)
+    return _line(own) if own is not None else None
 
 
 def _left_s(child: ChildProcess, main: Sequence[Frame]) -> float | None:

@@ -36,6 +36,8 @@ from hangwatch.outputs.wording import ShownSide, describe_proof, name_kind, show
 
 #: Longer lists are truncated; incident.json has all items.
 _MAX_ITEMS = 40
+#: Steps of the remedy that are shown at once: the first ones fit best.
+_FIRST_STEPS = 3
 #: Characters of the summary; one that names hundreds of scattered ranks is truncated.
 _MAX_SUMMARY = 600
 
@@ -125,7 +127,9 @@ def _cause(cause: Cause, root: str | None) -> Markup:
     title = Markup("Cause: {}").format(text(cause.title))
     certainty = Markup('<p class="quiet">{}, confidence {}</p>').format(name_cause(cause.id, root), cause.certainty)
     explanation = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
-    remedy = listing((prose(step) for step in cause.remedy), "ol")
+    remedy = listing((prose(step) for step in cause.remedy[:_FIRST_STEPS]), "ol")
+    others = cause.remedy[_FIRST_STEPS:]
+    remedy += fold(f"Other remedies ({len(others)})", listing(prose(step) for step in others))
     todo = Markup('<div class="todo"><h3>What to do</h3>{}</div>').format(remedy) if remedy else NOTHING
     references = listing(link(address) for address in cause.references)
     more = Markup("<h3>See also</h3>{}").format(references) if references else NOTHING

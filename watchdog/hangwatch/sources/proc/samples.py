@@ -91,6 +91,12 @@ def is_frozen(pid: int) -> bool:
 
 GONE = "gone"
 _CHILDREN_LIMIT = 512
+#: What a driver starts with a cluster of its own: programs, scripts and titles (Ray 2.60: ``RAY_PROCESSES`` in
+#: ``ray/autoscaler/_private/constants.py``).
+_RAY_SERVICES = (
+    b"/gcs_server", b"/raylet", b"/ray/autoscaler/_private/monitor.py", b"/ray/_private/log_monitor.py",
+    b"/ray/dashboard/dashboard.py", b"ray::DashboardAgent", b"ray::RuntimeEnvAgent",
+)  # fmt: skip
 
 
 def sample_process(identity: RankIdentity, *, deep: bool = False) -> ProcessSample:
@@ -207,7 +213,7 @@ def _living_state(stat: Stat) -> str:
 
 
 def _sample_children(pid: int) -> Iterator[ChildProcess]:
-    """Yield samples of all descendants.
+    """Yield samples of all descendants but Ray's own services, which are at something whatever the program does.
 
     A child with its parent's command line was forked: another program would have its own.
     """
@@ -216,6 +222,8 @@ def _sample_children(pid: int) -> Iterator[ChildProcess]:
         stat = read_stat(child)
         if stat is not None:
             commands[child] = read_small(f"/proc/{child}/cmdline")
+            if any(word.endswith(_RAY_SERVICES) for word in (commands[child] or b"").split(b"\0")[:3]):
+                continue
             forked = bool(commands[child]) and commands[child] == commands.get(stat.parent)
             channel = read_wait_channel(child)
             left_s = read_sleep_left(child, read_syscall(child)) if "nanosleep" in (channel or "") else None

@@ -42,7 +42,7 @@ def fork_deadlock(case: Case) -> Match | None:
     It waits for a lock that another thread of the parent had, or for a thread of a pool, such as OpenMP's.
     """
     for rank, view in stuck_culprits(case):
-        for child in _children(view):
+        for child in children_of(view):
             if not _forked_into_lock(view, child):
                 continue
             place = child.stack[0]
@@ -79,12 +79,13 @@ def child_stall(case: Case) -> Match | None:
         frame = waits_for_child(view) or _at_pipe_of_child(view)
         if frame is None:
             continue
-        children = _children(view)
+        children = children_of(view)
         if not children and SYNCHRONIZED in frame.file:
             continue  # the other process may be another rank
         evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
         for child in children[:4]:
-            where = f", in {child.stack[0]}" if child.stack else ""
+            place = child.own_line or (child.stack[0] if child.stack else "")
+            where = f", in {place}" if place else ""
             evidence += (Evidence(rank, "child process", _describe(child) + where),)
         ended = next((c for c in children if c.state == "Z"), None)
         if ended is not None and _from_children(frame):
@@ -103,7 +104,8 @@ def child_stall(case: Case) -> Match | None:
         ]
         child = (at_end or still)[0]
         named = f"{child.name} (process {child.pid})"
-        said = f"Rank {rank}'s {view.who} waits for a child process in {bare(frame)}, but {named} does not move."
+        stays = f"stays in {child.own_line}" if child.own_line is not None else "does not move"
+        said = f"Rank {rank}'s {view.who} waits for a child process in {bare(frame)}, but {named} {stays}."
         return Match("child-stall", "certain" if at_end else "strong", said, evidence)
     return None
 
@@ -145,7 +147,7 @@ def _at_pipe_of_child(view: RankView) -> Frame | None:
     if view.sample is None or not view.frames or view.motion.state == "busy" or _loads_data(view):
         return None
     own = view.sample.child_at_pipe
-    return view.frames[0] if own in _children(view) and not _moved(view, own) else None
+    return view.frames[0] if own in children_of(view) and not _moved(view, own) else None
 
 
 def _from_children(frame: Frame) -> bool:
@@ -153,7 +155,7 @@ def _from_children(frame: Frame) -> bool:
     return any(part in frame.file for part in ("multiprocessing/connection.py", "multiprocessing/queues.py"))
 
 
-def _children(view: RankView) -> tuple[ChildProcess, ...]:
+def children_of(view: RankView) -> tuple[ChildProcess, ...]:
     """Return the descendants of a rank without multiprocessing's own helpers, which are idle all the time."""
     children = view.sample.children if view.sample is not None else ()
     return tuple(c for c in children if not any(_HELPERS.search(line) for line in c.stack))

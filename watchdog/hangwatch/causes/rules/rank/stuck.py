@@ -14,6 +14,7 @@ from hangwatch.analysis.ranks.views import RankView, number_by_process
 from hangwatch.analysis.stacks.prompts import find_debugger, find_input
 from hangwatch.causes.evidence import at_process, at_stack, at_tasks, present_culprits, stuck_culprits
 from hangwatch.causes.match import LEVELS, Level, Match
+from hangwatch.causes.rules.rank.children import children_of
 from hangwatch.causes.rules.rank.mutexes import at_mutexes, explain
 from hangwatch.causes.rules.rank.threads import awaited_connection
 from hangwatch.model.incident import Evidence
@@ -25,6 +26,8 @@ _FILE_CHANNELS = re.compile(
     r"pipe_read|pipe_write|pipe_wait|fifo|nfs|rpc_|fuse|request_wait|lustre|ceph|cifs|smb|gpfs|folio|io_schedule|wait_on_page|jbd2|xfs_|ext4_|flock|fcntl_setlk|posix_lock"
 )
 _SOCKET_CHANNELS = re.compile(r"sk_wait|wait_woken|inet_|unix_stream|tcp_")
+#: An idle worker waits for its next task in it.
+_QUEUES = "multiprocessing/queues.py"
 _CALLS = FILE_CALLS | {
     "access",
     "close",
@@ -77,14 +80,14 @@ def dataloader(case: Case) -> Match | None:
         if frame is None:
             continue
         evidence = (*at_stack(case, rank, frame), *at_process(case, rank))
-        last = view.sample
-        for child in last.children if last else ():
-            idle = any("multiprocessing/queues.py" in line for line in child.stack[:4])
-            if child.stack and not idle:
-                channel = f", kernel wait channel {child.wait_channel}" if child.wait_channel else ""
-                seen = f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}"
-                evidence += (Evidence(rank, "child process", seen),)
-        said = f"Rank {rank} waits for the next batch, but its workers do not deliver one."
+        busy = [c for c in children_of(view) if c.stack and not any(_QUEUES in line for line in c.stack[:4])]
+        for child in busy:
+            channel = f", kernel wait channel {child.wait_channel}" if child.wait_channel else ""
+            seen = f"worker {child.pid} is in {child.stack[0]}, state {child.state}{channel}"
+            evidence += (Evidence(rank, "child process", seen),)
+        at_line = next((c for c in busy if c.own_line is not None), None)
+        stays = f"worker {at_line.pid} stays in {at_line.own_line}" if at_line else "its workers do not deliver one"
+        said = f"Rank {rank} waits for the next batch, but {stays}."
         return Match("dataloader-stall", "certain", said, evidence)
     return None
 
@@ -204,8 +207,9 @@ def gil_held(case: Case) -> Match | None:
         stale = age is not None and age > STALE_BEAT_S
         fresh = age is not None and not stale
         still = view.motion.cpu_share is not None and view.motion.state == "stuck"
-        # A thread that merely computes owns the lock too, as far as one can see from outside.
-        if fresh or not ((same and still) or (stale and held)):
+        # A thread that merely computes owns the lock too, as far as one can see from outside. A main thread that gets
+        # to other lines has had the lock in between.
+        if fresh or view.motion.frames_changed or not ((same and still) or (stale and held)):
             continue
         holder = held[-1]
         # Asleep in the kernel with the lock: no thread that merely computes looks like this.
