@@ -3,8 +3,8 @@
 ``event``: the verdict as an Event on a pod of the job, for ``kubectl describe pod`` and whoever watches Events. The pod is that
 of the bundle (``job.pod`` in incident.json): the ranks' POD_NAME and POD_NAMESPACE.
 
-``trainjob``: the same Event on the TrainJob of that pod, for ``kubectl describe trainjob``. Its JobSet, which JobSet names in a
-label of each pod, has the TrainJob's name (Kubeflow Trainer 2.3, pkg/runtime/framework/plugins/jobset/jobset.go).
+``trainjob``: the same Event on the TrainJob of that pod, for ``kubectl describe trainjob``. A label of the pod names its JobSet,
+whose name is that of the TrainJob (Kubeflow Trainer 2.3, pkg/runtime/framework/plugins/jobset/jobset.go).
 
 ``cordon``: keep new pods off the nodes that had the culprits of two of the job's last three hangs (docs/actions.md). The agents
 have to call them as the cluster does: HANGWATCH_NODE from spec.nodeName. It is what ``kubectl cordon`` does (kubectl 1.33,
