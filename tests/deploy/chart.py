@@ -39,7 +39,7 @@ state: {kind: persistentVolumeClaim, claim: {storageClassName: shared}}
 secret: {name: keys, variables: {HANGWATCH_TOKEN: a-token-of-the-page}}
 valkey: {enabled: true, password: secret}
 cordon: {enabled: true}
-events: {enabled: true}
+events: {enabled: true, trainJobs: true}
 inject: {enabled: true}
 networkPolicy: {from: [{namespaceSelector: {}}], to: [{ports: [{port: 443, protocol: TCP}]}]}
 podMonitor: {enabled: true, labels: {release: prometheus}}

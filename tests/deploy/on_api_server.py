@@ -25,13 +25,15 @@ from injection import look_at_injection
 from support import JobRunner, wait_for
 
 POD, EVENTS, NODE = "/api/v1/namespaces/team/pods/worker-0", "/api/v1/namespaces/team/events", "/api/v1/nodes/gpu-1"
+TRAINJOB = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/train"
 #: What each switch allows the account of the agents, and what none does.
-BY_SWITCH = {"cordon": {("PATCH", NODE)}, "events": {("GET", POD), ("POST", EVENTS)}}
+BY_SWITCH = {"cordon": {("PATCH", NODE)}, "events": {("GET", POD), ("POST", EVENTS)}, "trainJobs": {("GET", TRAINJOB)}}
 NEVER = {
     ("GET", "/api/v1/nodes"), ("GET", NODE), ("DELETE", NODE), ("PATCH", f"{NODE}/status"), ("GET", "/api/v1/pods"),
     ("PATCH", POD), ("DELETE", POD), ("POST", f"{POD}/eviction"), ("GET", f"{POD}/log"), ("POST", f"{POD}/exec"), ("GET", EVENTS),
     ("GET", "/api/v1/secrets"), ("GET", "/api/v1/namespaces/watch/secrets/keys"), ("POST", "/api/v1/namespaces/team/pods"),
     ("GET", "/apis/apps/v1/daemonsets"), ("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"),
+    ("PATCH", TRAINJOB), ("PATCH", f"{TRAINJOB}/status"),
 }  # fmt: skip
 GPU = {"nvidia.com/gpu.present": "true", "kubernetes.io/arch": "amd64"}
 NODES: Mapping[str, Mapping[str, str]] = {"gpu-1": GPU, "gpu-2": GPU, "cpu-1": {}}
@@ -93,13 +95,18 @@ def run_script(cluster: Cluster) -> None:
     sys.argv[1:] = ["event", "cordon"]
     check(script.main() == 0, "cluster.py event cordon ends with 0")
     check(cluster.call("GET", NODE)[1]["spec"].get("unschedulable"), "the node is cordoned")
-    uid = cluster.call("GET", POD)[1]["metadata"]["uid"]
-    # As `kubectl describe pod` asks.
-    asked = f"involvedObject.name%3Dworker-0%2CinvolvedObject.namespace%3Dteam%2CinvolvedObject.uid%3D{uid}"
-    said = [(one["type"], one["reason"], one["message"]) for one in cluster.list(f"{EVENTS}?fieldSelector={asked}")]
-    check(
-        said == [("Warning", "Deadlock", "Job team/llama: Rank 0 hangs. (incident i-1)")], f"the pod's events: {said}"
-    )
+    # The server has no TrainJobs; it takes an Event on anything.
+    script._say(job, "trainer.kubeflow.org/v1alpha1", "TrainJob", {"name": "train", "uid": "uid-of-train"})
+    pod = cluster.call("GET", POD)[1]["metadata"]["uid"]
+    for kind, name, uid in (("Pod", "worker-0", pod), ("TrainJob", "train", "uid-of-train")):
+        # As `kubectl describe` asks.
+        about = {"kind": kind, "name": name, "namespace": "team", "uid": uid}
+        asked = "%2C".join(f"involvedObject.{key}%3D{value}" for key, value in about.items())
+        said = [(one["type"], one["reason"], one["message"]) for one in cluster.list(f"{EVENTS}?fieldSelector={asked}")]
+        check(
+            said == [("Warning", "Deadlock", "Job team/llama: Rank 0 hangs. (incident i-1)")],
+            f"events of {kind}: {said}",
+        )
 
 
 def remove(cluster: Cluster, objects: Sequence[Object]) -> None:
@@ -143,7 +150,7 @@ def look(cluster: Cluster) -> None:
         for document in objects:
             cluster.create(document)
         look_at_agents(cluster, {"gpu-1", "gpu-2"} if everything else set(NODES), bool(switches))
-        look_at_rights(cluster, switches)
+        look_at_rights(cluster, switches | ({"trainJobs"} if everything else set()))
         if everything:
             run_script(cluster)
         remove(cluster, objects)

@@ -249,27 +249,32 @@ def test_bundles_are_kept_where_the_values_say(kind: str) -> None:
     assert "PersistentVolumeClaim" not in {document["kind"] for document in named}
 
 
+_EVENTS = {"/events create", "/pods get"}
+
+
 @pytest.mark.parametrize(
     ("switches", "rights"),
     [
-        ({"cordon"}, {("nodes", "patch")}),
-        ({"events"}, {("events", "create"), ("pods", "get")}),
-        ({"cordon", "events"}, {("nodes", "patch"), ("events", "create"), ("pods", "get")}),
+        ({"cordon": {"enabled": True}}, {"/nodes patch"}),
+        ({"events": {"enabled": True}}, _EVENTS),
+        ({"cordon": {"enabled": True}, "events": {"enabled": True}}, {"/nodes patch", *_EVENTS}),
+        ({"events": {"enabled": True, "trainJobs": True}}, {"trainer.kubeflow.org/trainjobs get", *_EVENTS}),
     ],
 )
-def test_an_account_may_do_what_is_switched_on_and_nothing_else(
-    switches: set[str], rights: set[tuple[str, str]]
-) -> None:
+def test_an_account_may_do_what_is_switched_on_and_nothing_else(switches: dict[str, Any], rights: set[str]) -> None:
     """The rights, the token and the script come with the switches alone."""
     assert {"ClusterRole", "ClusterRoleBinding"}.isdisjoint(document["kind"] for document in render())
     assert "cluster.py" not in the("ConfigMap", render())["data"]
-    values = {name: {"enabled": True} for name in switches}
-    objects = render(values)
+    objects = render(switches)
     (role,) = [document for document in objects if document["kind"] == "ClusterRole"]
-    assert {(what, verb) for rule in role["rules"] for what in rule["resources"] for verb in rule["verbs"]} == rights
-    assert all(rule["apiGroups"] == [""] for rule in role["rules"])
+    given = [
+        f"{group}/{what} {verb}"
+        for rule in role["rules"]
+        for group, what, verb in itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"])
+    ]
+    assert (len(given), set(given)) == (len(rights), rights)
     (binding,) = [document for document in objects if document["kind"] == "ClusterRoleBinding"]
-    spec = node_agent(values)["spec"]
+    spec = node_agent(switches)["spec"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": spec["serviceAccountName"], "namespace": "watch"}]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert spec["automountServiceAccountToken"]
@@ -476,7 +481,7 @@ def test_agents_reach_the_valkey_with_its_password_alone(jobs: JobRunner, free_p
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
-    """``cluster.py`` and what it asks a stand-in for the API server, which has one pod and any node but ``gone``."""
+    """``cluster.py`` and what it asks a stand-in for the API server, which has everything of a JobSet but what is called gone."""
     asked: list[tuple[str, Any]] = []
 
     class Server(BaseHTTPRequestHandler):
@@ -488,7 +493,9 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[A
             assert self.headers["Content-Type"] == (patch if self.command == "PATCH" else "application/json")
             self.send_response(404 if self.path.endswith("/gone") else 200)
             self.end_headers()
-            self.wfile.write(json.dumps({"metadata": {"uid": "the-uid"}}).encode())
+            name = self.path.rpartition("/")[2]
+            metadata = {"name": name, "uid": f"uid-of-{name}", "labels": {"jobset.sigs.k8s.io/jobset-name": "train"}}
+            self.wfile.write(json.dumps({"metadata": metadata}).encode())
 
         do_GET = do_POST = do_PATCH = answer
 
@@ -525,24 +532,40 @@ def test_nodes_worth_leaving_out_are_cordoned(
 
 
 @pytest.mark.usefixtures("real")
-@pytest.mark.parametrize("pod", ["worker-0", "gone", ""])
-def test_a_verdict_is_put_on_a_pod_of_the_job(
-    cluster: tuple[Any, list[tuple[str, Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod: str
+@pytest.mark.parametrize(
+    ("action", "pod", "about"),
+    [
+        ("event", "worker-0", "v1 Pod worker-0"),
+        ("trainjob", "worker-0", "trainer.kubeflow.org/v1alpha1 TrainJob train"),
+        ("event", "gone", None),
+        ("event", "", None),
+    ],
+)
+def test_a_verdict_is_put_on_a_pod_of_the_job_or_on_its_trainjob(
+    cluster: tuple[Any, list[tuple[str, Any]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    action: str,
+    pod: str,
+    about: str | None,
 ) -> None:
-    """With the pod's uid, and cut as Kubernetes' own clients cut it; without a pod there is none, and it says so."""
+    """With its uid, and cut as Kubernetes' own clients cut it; without a pod there is none, and it says so."""
     script, asked = cluster
     (tmp_path / "incident.json").write_text(json.dumps({"job": {"id": "team/llama", "namespace": "team", "pod": pod}}))
     for name, value in {"": tmp_path, "_ID": "i-1"}.items():
         monkeypatch.setenv(f"HANGWATCH_INCIDENT{name}", str(value))
     monkeypatch.setenv("HANGWATCH_KIND", "rank_lost")
     monkeypatch.setenv("HANGWATCH_SUMMARY", "Rank 3 is gone. " * 100)
-    monkeypatch.setattr("sys.argv", ["cluster.py", "event"])
-    assert script.main() == (0 if pod == "worker-0" else 1)
-    if pod != "worker-0":
+    monkeypatch.setattr("sys.argv", ["cluster.py", action])
+    assert script.main() == (1 if about is None else 0)
+    if about is None:
         assert not [path for path, _ in asked if path.startswith("POST")]
         return
-    (_, (path, event)) = asked
+    path, event = asked[-1]
     assert path == "POST /api/v1/namespaces/team/events"
-    assert event["involvedObject"]["uid"] == "the-uid"
+    version, kind, name = about.split()
+    assert event["involvedObject"] == {
+        "apiVersion": version, "kind": kind, "name": name, "namespace": "team", "uid": f"uid-of-{name}",
+    }  # fmt: skip
     assert (event["type"], event["reason"], len(event["message"])) == ("Warning", "RankLost", 1024)
     assert event["message"].startswith("Job team/llama: Rank 3 is gone. ")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from support import SOURCE_ROOT
@@ -52,3 +55,26 @@ def test_a_copied_probe_is_loaded_where_hangwatch_is_not(tmp_path: Path) -> None
     )
     assert reported.stdout.split() == ["True", "False"]
     assert list((tmp_path / "run" / "ranks").iterdir()) == [], "the probe has left no complaint"
+
+
+@pytest.mark.usefixtures("real", "long")
+def test_every_requirement_of_the_image_has_a_build_for_arm64(tmp_path: Path) -> None:
+    """pip finds wheels of all pinned versions for the image's Python: the slim base image has no compiler."""
+    root, dockerfile = DOCKER.parents[1], (DOCKER / "Dockerfile").read_text()
+    project = msgspec.toml.decode((root / "pyproject.toml").read_bytes())["project"]
+    ((python, extras),) = re.findall(r"FROM python:([\d.]+)-slim AS build.*?/src\[(.*?)\]", dockerfile, re.DOTALL)
+    wanted = [
+        *project["dependencies"],
+        *(one for name in extras.split(",") for one in project["optional-dependencies"][name]),
+    ]
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report=-",
+            f"--target={tmp_path}", "--platform=manylinux2014_aarch64", f"--python-version={python}",
+            "--only-binary=:all:", f"--constraint={root / 'constraints.txt'}", *wanted,
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {one["metadata"]["name"]: one["download_info"]["url"] for one in json.loads(done.stdout)["install"]}
+    assert all(found[name].endswith("aarch64.whl") for name in ("aiohttp", "msgspec", "psutil", "py-spy"))

@@ -45,7 +45,7 @@ OTHERS = {
     "systemd-tmpfiles": "changes folders of the system; tests/deploy/test_deploy_systemd.py checks the file",
     "torchrun": "PyTorch's; end-to-end tests start it",
     "tr": "every system has it",
-    "uv": "renews the pins, by hand and rarely",
+    "uv": "renews the pins, and runs a tool that lists packages, by hand and rarely",
 }
 _NOW, _FLEET = "tests/e2e/test_e2e_pages.py::test_my_job_hangs_now", "tests/e2e/test_e2e_exchange_auto.py"
 _AGENT = "tests/e2e/test_e2e_commands.py::test_the_agent_finds_the_hang_of_a_plain_launch"

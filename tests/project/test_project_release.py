@@ -1,4 +1,7 @@
-"""``make release``: what it refuses, and what it builds, in clones of the repository."""
+"""``make release``: what it refuses, and what it builds, in clones of the repository; and the workflow that publishes a tag.
+
+GitHub itself was not here.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 import hangwatch
 
@@ -19,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("real")
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = hangwatch.__version__
+WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
 
 
 def git(clone: Path, *arguments: str) -> None:
@@ -141,3 +146,38 @@ def test_a_source_archive_that_loses_a_file_is_no_release(clone: Path) -> None:
     refused = release(clone)
     assert refused.returncode == 1
     assert "does not make the wheel that the tree makes" in refused.stderr
+
+
+def test_the_workflow_is_valid_and_zizmor_finds_nothing(tmp_path: Path) -> None:
+    """By SchemaStore's schema, and in zizmor's regular persona: an action that a tag names would be found."""
+    schema = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    named = tmp_path / "release.yml"
+    named.write_text(re.sub(r"@[0-9a-f]{40} # ", "@", WORKFLOW.read_text()))
+    assert named.read_text() != WORKFLOW.read_text()
+    statuses = [
+        subprocess.run([*command, path], capture_output=True, check=False).returncode == 0
+        for command, path in ((schema, WORKFLOW), (["zizmor", "--offline"], WORKFLOW), (["zizmor", "--offline"], named))
+    ]
+    assert statuses == [True, True, False]
+
+
+def test_each_job_of_the_workflow_has_the_rights_that_it_needs() -> None:
+    """Only what talks to the package index gets an identity; it comes last, and what it uploads was built by ``make release``."""
+    workflow = yaml.safe_load(WORKFLOW.read_text())
+    assert workflow["permissions"] == {}
+    assert {name: job["permissions"] for name, job in workflow["jobs"].items()} == {
+        "archives": {"contents": "read"},
+        "image": {"contents": "read", "packages": "write"},
+        "chart": {"contents": "read", "packages": "write"},
+        "index": {"id-token": "write"},
+    }
+    jobs = workflow["jobs"]
+    assert ".ci/release.py" in jobs["archives"]["steps"][2]["run"]
+    assert {job: jobs[job].get("needs") for job in jobs} == {
+        "archives": None, "image": "archives", "chart": "image", "index": ["archives", "chart"],
+    }  # fmt: skip
+    assert all(
+        re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line)
+        for line in WORKFLOW.read_text().splitlines()
+        if "uses:" in line
+    )

@@ -3,6 +3,9 @@
 ``event``: the verdict as an Event on a pod of the job, for ``kubectl describe pod`` and whoever watches Events. The pod is that
 of the bundle (``job.pod`` in incident.json): the ranks' POD_NAME and POD_NAMESPACE.
 
+``trainjob``: the same Event on the TrainJob of that pod, for ``kubectl describe trainjob``. A label of the pod names its JobSet,
+whose name is that of the TrainJob (Kubeflow Trainer 2.3, pkg/runtime/framework/plugins/jobset/jobset.go).
+
 ``cordon``: keep new pods off the nodes that had the culprits of two of the job's last three hangs (docs/actions.md). The agents
 have to call them as the cluster does: HANGWATCH_NODE from spec.nodeName. It is what ``kubectl cordon`` does (kubectl 1.33,
 pkg/drain/cordon.go).
@@ -57,28 +60,52 @@ def cordon() -> None:
 
 def event() -> None:
     """Put the verdict on a pod of the job. Raises ``OSError``, also if no pod is known."""
+    job, pod = _find_pod()
+    _say(job, "v1", "Pod", pod)
+
+
+def trainjob() -> None:
+    """Put the verdict on the TrainJob of that pod. Raises ``OSError``, also if it has none."""
+    job, pod = _find_pod()
+    name = pod.get("labels", {}).get("jobset.sigs.k8s.io/jobset-name")
+    if not name:
+        raise OSError(f"the pod {pod['name']} belongs to no JobSet")
+    version = "trainer.kubeflow.org/v1alpha1"
+    found = call(
+        "GET", f"/apis/{version}/namespaces/{quote(job['namespace'], safe='')}/trainjobs/{quote(name, safe='')}"
+    )
+    _say(job, version, "TrainJob", found["metadata"])
+
+
+def _find_pod() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the job of the bundle, and the metadata of its pod. Raises ``OSError``."""
     job = json.loads((Path(os.environ["HANGWATCH_INCIDENT"]) / "incident.json").read_text())["job"]
     namespace, pod = job.get("namespace"), job.get("pod")
     if not (namespace and pod):
         raise OSError("the ranks have no POD_NAME and POD_NAMESPACE")
-    found = call("GET", f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}")["metadata"]
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return job, call("GET", f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}")["metadata"]
+
+
+def _say(job: dict[str, Any], version: str, kind: str, about: dict[str, Any]) -> None:
+    """Create an Event on the object with the metadata ``about``. Raises ``OSError``."""
+    namespace, now = job["namespace"], datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     said = f"Job {job['id']}: {os.environ['HANGWATCH_SUMMARY']} (incident {os.environ['HANGWATCH_INCIDENT_ID']})"
-    sender = os.environ.get("HANGWATCH_NODE", "")
     body = {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"generateName": "hangwatch-", "namespace": namespace},
-        # Without the uid, `kubectl describe pod` does not show it.
-        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": pod, "namespace": namespace, "uid": found["uid"]},
+        # Without the uid, `kubectl describe` does not show it.
+        "involvedObject": {
+            "apiVersion": version, "kind": kind, "name": about["name"], "namespace": namespace, "uid": about["uid"],
+        },
         "type": "Warning",
         "reason": "".join(word.title() for word in os.environ["HANGWATCH_KIND"].split("_")),
         "message": said if len(said) <= _MESSAGE_LIMIT else f"{said[: _MESSAGE_LIMIT - 3]}...",
-        "source": {"component": "hangwatch", "host": sender},
+        "source": {"component": "hangwatch", "host": os.environ.get("HANGWATCH_NODE", "")},
         "firstTimestamp": now,
         "lastTimestamp": now,
         "count": 1,
-    }
+    }  # fmt: skip
     call("POST", f"/api/v1/namespaces/{quote(namespace, safe='')}/events", body)
 
 
@@ -87,7 +114,7 @@ def main() -> int:
     status = 0
     for name in sys.argv[1:]:
         try:
-            {"cordon": cordon, "event": event}[name]()
+            {"cordon": cordon, "event": event, "trainjob": trainjob}[name]()
         except OSError as error:
             status = 1
             sys.stderr.write(f"cannot {name}: {error}\n")
