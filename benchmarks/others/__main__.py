@@ -77,7 +77,7 @@ class Part(msgspec.Struct):
 _GLOO = {"BACKEND": "gloo", "WORLD_SIZE": "2", "INIT_METHOD": "env://"}
 SUITES = {
     "torch-gloo": Suite("torch", ("torch_gloo.py",), environment=_GLOO),
-    "torch-rpc": Suite("torch", ("torch_rpc.py",)),
+    "torch-rpc": Suite("torch", ("torch_rpc.py",), environment=_GLOO),
     "accelerate": Suite(
         "accelerate", tuple(f"tests/test_{name}.py" for name in ("cpu", "grad_sync", "scheduler", "metrics")),
         "huggingface/accelerate",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 
 import msgspec
 import psutil
@@ -55,6 +56,49 @@ def test_a_forked_child_is_distinguished_from_another_program(jobs: JobRunner) -
     joined[1] = (asleep, _stack(Frame("<module>", "/srv/train/train.py", 11, source="time.sleep(1)")))
     found = wait_for(lambda: asyncio.run(add_child_stacks(joined)), what="the child's stack")
     assert next(c for c in found[job.pid].children if c.pid == forked.pid).stack == reported.stack
+
+
+STARTING = """
+import multiprocessing, os, subprocess, sys, time
+
+def wait_for_work():
+    time.sleep(600)
+
+def serve(child):
+    if child == "monitor":
+        os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(600)", "/ray/_private/log_monitor.py"])
+    wait_for_work()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=serve, args=(child,)) for child in ("worker", "monitor")]
+    for child in children:
+        child.start()
+    print("started", *(child.pid for child in children), flush=True)
+    children[0].join()
+"""
+
+
+def test_a_child_of_multiprocessing_has_its_own_line_and_ray_s_services_are_no_children(
+    jobs: JobRunner, tmp_path: Path
+) -> None:
+    """What is below the start of a forked child is its parent's. Ray's monitors move whatever the program does."""
+    script = tmp_path / "train.py"
+    script.write_text(STARTING)
+    job = jobs.start([sys.executable, script])
+    wait_for(lambda: "started" in job.stdout_path.read_text(), what="the children")
+    worker, monitor = map(int, job.stdout_path.read_text().split()[1:])
+    wait_for(lambda: "log_monitor" in " ".join(psutil.Process(monitor).cmdline()), what="the service")
+    identity = RankIdentity(0, job.pid, psutil.Process(job.pid).create_time())
+    process = sample_process(identity, deep=True)
+    assert [child.pid for child in process.children] == [worker]
+    waits = _stack(Frame("<module>", "/srv/train/train.py", 11, source="child.join()"))
+
+    def own_line() -> str | None:
+        found = asyncio.run(add_child_stacks({job.pid: (process, waits)}))
+        return found[job.pid].children[0].own_line if found else None
+
+    assert str(wait_for(own_line, what="the child's stack")).endswith("train.py:5): time.sleep(600)")
 
 
 def test_a_pid_that_is_no_child_s_any_more_has_no_stack(jobs: JobRunner) -> None:

@@ -222,7 +222,7 @@ def _sample_children(pid: int) -> Iterator[ChildProcess]:
         stat = read_stat(child)
         if stat is not None:
             commands[child] = read_small(f"/proc/{child}/cmdline")
-            if any(word.endswith(_RAY_SERVICES) for word in (commands[child] or b"").split(b"\0")[:3]):
+            if any(word.endswith(_RAY_SERVICES) for word in (commands[child] or b"").split(b"\0")[:4]):
                 continue
             forked = bool(commands[child]) and commands[child] == commands.get(stat.parent)
             channel = read_wait_channel(child)
