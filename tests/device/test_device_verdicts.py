@@ -80,7 +80,7 @@ def _soak(*values: object) -> ParameterSet:
     ("case", "env", "kind", "culprits", "cause", "lines"),
     [
         ("branch", SPIN, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
-        ("kinds", SPIN, "deadlock", (0, 1), "collective-mismatch", ["dist.broadcast(x, src=0)", "dist.all_reduce(x)"]),
+        _soak("kinds", SPIN, "deadlock", (0, 1), "collective-mismatch", ["dist.broadcast(x, src=0)", "dist.all_reduce(x)"]),
         ("recv", BLOCK, "stall", (0, 1), "p2p-mismatch", ["dist.recv(y, src=1 - rank)"] * 2),
         _soak("caught", BLOCK, "stall", (1,), "ranks-diverged", ["dist.all_reduce(x)", "dist.all_reduce(y)"]),
         _soak("sizes", BLOCK, "stall", (0, 1), "shape-mismatch", ["dist.all_reduce(x[: 1000 - rank])"] * 2),
@@ -130,7 +130,7 @@ def test_a_rank_that_spins_is_told_by_the_code_it_runs_in(watch: Watch, state: P
     assert all(any(name.startswith("libcudart") for name in found) for found in files)
 
 
-@pytest.mark.parametrize("connect", ["init", "first"])
+@pytest.mark.parametrize("connect", ["init", _soak("first")])
 def test_a_first_collective_waits_before_its_communicator_is_made(watch: Watch, state: Path, connect: str) -> None:
     """No recorder knows its group yet, and the host polls meanwhile: its stack shows the call, and the other rank stays away."""
     job = watch("absent", env={**BLOCK, "SIMULATED_CONNECT": connect})
