@@ -44,28 +44,15 @@ def start_watching(cluster: Cluster) -> None:
     cluster.start_agents()
 
 
-def assert_who_hangs_is_named(cluster: Cluster) -> None:
-    """Nothing was reported before; a rank that hangs now is named by every node, among the ranks that live now."""
-    cluster.wait_for_steps(60)
-    assert not any(cluster.incidents(number) for number in range(NODES))
-    cluster.hang(0)
-    # On a busy machine a rank that hangs is a straggler first.
-    hangs = lambda n: any(incident.verdict.kind != "straggler" for incident in cluster.incidents(n))  # noqa: E731
-    wait_for(lambda: all(hangs(number) for number in range(NODES)), 60.0, "every node to say that it hangs")
-    found = cluster.wait_for_incidents()
-    assert len({incident.id for incident in found}) == 1
-    for incident in found:
-        assert_licence_is_awaited(incident, 0)
-        assert incident.job.id == "job"
-        assert incident.job.world_size == NODES
-    whole = found[cluster.wait_for_alert()]
-    assert [rank.node for rank in whole.ranks] == [host.name for host in cluster.nodes]
-    assert [str(rank.pid) for rank in whole.ranks] == [pid for pid, _ in lives(cluster)]
-    assert len(cluster.alerts()) == 1
+def test_a_node_joins_then_a_rank_fails_then_a_hang_is_restarted(cluster: Cluster) -> None:
+    """Each time torchrun starts all ranks anew, and of the first two nothing is said.
 
-
-def test_a_node_joins(cluster: Cluster) -> None:
-    """torchrun ends the two ranks there are and starts three, in another world and at another port."""
+    At first it ends the two ranks there are and starts three, in another world and at another port; then as many, at the same
+    place. In the store that torchrun's starts share by default some starts fail, and now and then none succeeds within minutes.
+    A rank that hangs then is named by every node, among the ranks that live now. Each agent ends its own ranks, once.
+    """
+    cluster.secret = SECRET
+    cluster.settings = '[on_hang]\naction = "restart"\n'
     start_watching(cluster)
     for number in (0, 1):
         cluster.launch(number, *_RESTARTS, "--rdzv-conf", "last_call_timeout=5", nodes=_RANGE, env=_APART)
@@ -73,46 +60,34 @@ def test_a_node_joins(cluster: Cluster) -> None:
     before = lives(cluster)
     cluster.launch(2, *_RESTARTS, nodes=_RANGE, env=_APART)
     wait_for_lives(cluster, before)
-    assert_who_hangs_is_named(cluster)
-
-
-def test_a_rank_fails(cluster: Cluster) -> None:
-    """As many ranks are started anew, at the same place.
-
-    In the store that torchrun's starts share by default some starts fail, and now and then none succeeds within minutes.
-    """
-    start_watching(cluster)
-    for number in range(NODES):
-        cluster.launch(number, *_RESTARTS, env=_APART)
     cluster.wait_for_steps(60)
     before = lives(cluster)
     (cluster.folder / "fail-1").touch()
     wait_for_lives(cluster, before)
-    assert_who_hangs_is_named(cluster)
-
-
-def test_a_hang_is_restarted_on_all_nodes(cluster: Cluster) -> None:
-    """Each agent ends its own ranks, once; torchrun starts all anew, and they train again."""
-    cluster.secret = SECRET
-    cluster.settings = '[on_hang]\naction = "restart"\n'
-    start_watching(cluster)
-    for number in range(NODES):
-        cluster.launch(number, *_RESTARTS, env=_APART)
     cluster.wait_for_steps(60)
+    assert not any(cluster.incidents(number) for number in range(NODES))
+
     before = lives(cluster)
     cluster.hang(0)
     wait_for((cluster.folder / "pipe-0").exists, 60.0, "rank 0 to hang")
     (cluster.folder / "hang-0").unlink()
     wait_for_lives(cluster, before)
     cluster.wait_for_steps(60)
-    for number, host in enumerate(cluster.nodes):
-        (incident,) = cluster.incidents(number)
+    found = cluster.wait_for_incidents()
+    assert len({incident.id for incident in found}) == 1
+    for incident, host in zip(found, cluster.nodes, strict=True):
         assert_licence_is_awaited(incident, 0)
+        assert incident.job.id == "job"
+        assert incident.job.world_size == NODES
         (bundle,) = find_bundles(host.state)
         (taken,) = read_audit(bundle).actions
         assert taken.action == "restart"
         assert taken.outcome.startswith(("1 process ended; torchrun restarts", "no process of the job was left"))
     assert [read_audit(find_bundles(host.state)[0]).actions[0].outcome[0] for host in cluster.nodes].count("1") > 0
+    whole = found[cluster.wait_for_alert()]
+    assert [rank.node for rank in whole.ranks] == [host.name for host in cluster.nodes]
+    assert [str(rank.pid) for rank in whole.ranks] == [pid for pid, _ in before]
+    assert [alert["status"] for alert in cluster.alerts()].count("firing") == 1
 
 
 def test_the_command_is_run_again_on_all_nodes(cluster: Cluster) -> None:

@@ -76,6 +76,7 @@ def test_a_job_that_awaits_a_process_or_a_key_comes_to_its_end(
     _assert_left_alone(jobs, tmp_path / "state", program, *arguments)
 
 
+@pytest.mark.soak  # `make test-long` replays its like: rollout-that-takes-long of the recorded controls
 @pytest.mark.usefixtures("long")
 @pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is no part of this environment: make test-long installs it"

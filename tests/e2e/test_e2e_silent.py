@@ -55,11 +55,6 @@ _OTHERS = (
         "loss-zero-overlap-comm",
         ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "on"),
     ),
-    _Run(
-        "zero2-poisoned",
-        "weights-poisoned",
-        ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "off"),
-    ),
     _Run("zero3-one-skipped", None, ("--zero", "3", "--bf16", "--fault", "gradient")),
 )
 #: The same causes, otherwise: most of them are told from recorded output as well (tests/training/trainings).
@@ -69,6 +64,11 @@ _AGAIN = (
     _Run("ddp-images-unfiltered", "loss-nan", ("--fault", "images", "--unfiltered")),
     _Run("zero2-none", None, ("--zero", "2", "--bf16")),
     _Run("zero2-masked", "loss-zero-masked-labels", ("--zero", "2", "--bf16", "--fault", "masked"), 1),
+    _Run(
+        "zero2-poisoned",
+        "weights-poisoned",
+        ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "off"),
+    ),
     _Run("zero3-images", "loss-nan-data-mix", ("--zero", "3", "--bf16", "--fault", "images")),
 )  # fmt: skip
 
