@@ -216,6 +216,7 @@ def test_a_driver_that_hangs_is_told_before_torchs_heartbeat_ends_the_rank(watch
     assert (verdict.culprit_ranks, verdict.waiting_ranks, verdict.cause.id) == ((1,), (0,), "device-hangs")
 
 
+@pytest.mark.soak  # of Gloo in test_e2e_dump.py
 def test_native_stacks_of_a_device_that_stops(nccl: Path, jobs: JobRunner, state: Path) -> None:
     """All have joined, and nothing moves: the threads of torch and of the device are shown, of both ranks as one."""
     launcher = [nccl, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -26,12 +26,13 @@ def lives(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def wait_for_lives(cluster: Cluster, before: list[tuple[str, str]]) -> None:
-    """Wait until all ranks of all nodes have begun anew, in one world."""
+    """Wait until all ranks of all nodes have begun anew, in one world. Processes of two hosts may have the same number."""
 
     def begun() -> bool:
         now = lives(cluster)
         sizes = {size for _, size in now}
-        return len(now) == NODES and sizes == {str(NODES)} and not set(now) & set(before)
+        anew = all(one != other for one, other in zip(now, before, strict=False))
+        return len(now) == NODES and sizes == {str(NODES)} and anew
 
     wait_for(begun, 120.0, "all ranks to begin anew")
 

@@ -91,7 +91,7 @@ def test_a_rollout_that_takes_long_is_a_warning(jobs: JobRunner, tmp_path: Path)
     assert "about to end the job" not in job.stderr()
 
 
-@pytest.mark.usefixtures("long")
+@pytest.mark.soak  # the worker below is named in the same way, and test_e2e_worlds_apart.py has such a warning
 def test_an_engine_that_never_comes_is_named(jobs: JobRunner, tmp_path: Path) -> None:
     """A process of another world, which has work of its own: a warning names it with its line, and leaves the trainers alone."""
     state = tmp_path / "state"

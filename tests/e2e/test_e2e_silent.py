@@ -49,21 +49,19 @@ _PROMISED = (
     _Run("alone-images", "loss-nan-data-mix", ("--fault", "images"), 1),
     _Run("zero2-nan-weights", "loss-zero-lr-frozen", ("--zero", "2", "--bf16", "--fault", "nan-weights")),
 )
-_OTHERS = (
-    _Run(
-        "zero2-overlap",
-        "loss-zero-overlap-comm",
-        ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "on"),
-    ),
-    _Run("zero3-one-skipped", None, ("--zero", "3", "--bf16", "--fault", "gradient")),
-)
-#: The same causes, otherwise: most of them are told from recorded output as well (tests/training/trainings).
+_OTHERS = (_Run("zero3-one-skipped", None, ("--zero", "3", "--bf16", "--fault", "gradient")),)
+#: The same causes, otherwise, or such as are told from recorded output (tests/training/test_training_causes.py).
 _AGAIN = (
     _Run("alone-nan-weights", "loss-zero-lr-frozen", ("--fault", "nan-weights"), 1),
     _Run("ddp-none", None, ()),
     _Run("ddp-images-unfiltered", "loss-nan", ("--fault", "images", "--unfiltered")),
     _Run("zero2-none", None, ("--zero", "2", "--bf16")),
     _Run("zero2-masked", "loss-zero-masked-labels", ("--zero", "2", "--bf16", "--fault", "masked"), 1),
+    _Run(
+        "zero2-overlap",
+        "loss-zero-overlap-comm",
+        ("--zero", "2", "--bf16", "--fault", "gradient", "--unchecked", "--overlap", "on"),
+    ),
     _Run(
         "zero2-poisoned",
         "weights-poisoned",
