@@ -158,9 +158,9 @@ def test_the_watchdog_dumps_on_its_time_limit(start_nccl: StartNccl, tmp_path: P
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/dump_",
     }
-    job = start_nccl("waiting.py", "absent", LIMIT_S, nproc=3, env=env)
+    job = start_nccl("waiting.py", "absent", LIMIT_S, env=env)
     job.wait_for_output(HANGS)
-    files = [tmp_path / f"dump_{rank}" for rank in range(3)]
+    files = [tmp_path / f"dump_{rank}" for rank in range(2)]
 
     def read(path: Path) -> dict[str, object] | None:
         try:
@@ -170,4 +170,4 @@ def test_the_watchdog_dumps_on_its_time_limit(start_nccl: StartNccl, tmp_path: P
 
     dumps = wait_for(lambda: all(found := [read(path) for path in files]) and found, 60, "the dumps of all ranks")
     assert [entry["state"] for entry in dumps[0]["entries"]] == ["completed"] * 3 + ["started"]
-    assert [entry["state"] for entry in dumps[2]["entries"]] == ["completed"] * 3
+    assert [entry["state"] for entry in dumps[1]["entries"]] == ["completed"] * 3

@@ -79,7 +79,8 @@ def _soak(*values: object) -> ParameterSet:
 @pytest.mark.parametrize(
     ("case", "env", "kind", "culprits", "cause", "lines"),
     [
-        ("branch", SPIN, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
+        ("branch", BLOCK, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
+        _soak("branch", SPIN, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
         _soak("kinds", SPIN, "deadlock", (0, 1), "collective-mismatch", ["dist.broadcast(x, src=0)", "dist.all_reduce(x)"]),
         ("recv", BLOCK, "stall", (0, 1), "p2p-mismatch", ["dist.recv(y, src=1 - rank)"] * 2),
         _soak("caught", BLOCK, "stall", (1,), "ranks-diverged", ["dist.all_reduce(x)", "dist.all_reduce(y)"]),
