@@ -81,7 +81,14 @@ HANGS = (
 )
 #: What others of these show as well, or captures of the corpus of the same library.
 REPEATED = frozenset(
-    {"dispatching.py", "lightning_metrics.py", "lightning_reduces.py", "lightning_stops.py", "trainer_watches.py"}
+    {
+        "dispatching.py",
+        "lightning_metrics.py",
+        "lightning_reduces.py",
+        "lightning_stops.py",
+        "pipelined.py",
+        "trainer_watches.py",
+    }
 )
 
 

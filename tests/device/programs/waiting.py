@@ -1,7 +1,8 @@
 """A wait, by its name. Lines say how far each rank is; after the time limit torch's watchdog says that it hangs.
 
 ``absent``: after a common start, the last rank does not come. ``late``: rank 1 comes to the first collective once a pipe is
-written to. ``kinds``, ``sizes``: both come with different operations. ``dies``: rank 1 ends without a word. ``steady``: all is well.
+written to. ``kinds``, ``sizes``: both come with different operations. ``dies``: rank 1 ends without a word. ``steady``: nothing
+is wrong.
 """
 
 import os
