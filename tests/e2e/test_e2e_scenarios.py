@@ -25,7 +25,12 @@ _ENDING = [scenario for scenario in SCENARIOS if scenario.ends_itself]
 
 each_hanging = pytest.mark.parametrize("outcome", [scenario.name for scenario in _HANGING], indirect=True)
 each_provable = pytest.mark.parametrize("outcome", [one.name for one in _HANGING if is_provable(one)], indirect=True)
-each_ending = pytest.mark.parametrize("outcome", [scenario.name for scenario in _ENDING], indirect=True)
+#: ``test_e2e_healthy.py`` runs ``slow`` by ``hangwatch demo``.
+each_ending = pytest.mark.parametrize(
+    "outcome",
+    [pytest.param(one.name, marks=[pytest.mark.soak] if one.kind == "healthy" else []) for one in _ENDING],
+    indirect=True,
+)
 
 
 def _scenario(name: str) -> Scenario:
