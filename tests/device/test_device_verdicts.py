@@ -82,7 +82,7 @@ def _soak(*values: object) -> ParameterSet:
         ("branch", BLOCK, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
         _soak("branch", SPIN, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
         _soak("kinds", SPIN, "deadlock", (0, 1), "collective-mismatch", ["dist.broadcast(x, src=0)", "dist.all_reduce(x)"]),
-        ("recv", BLOCK, "stall", (0, 1), "p2p-mismatch", ["dist.recv(y, src=1 - rank)"] * 2),
+        _soak("recv", BLOCK, "stall", (0, 1), "p2p-mismatch", ["dist.recv(y, src=1 - rank)"] * 2),
         _soak("caught", BLOCK, "stall", (1,), "ranks-diverged", ["dist.all_reduce(x)", "dist.all_reduce(y)"]),
         _soak("sizes", BLOCK, "stall", (0, 1), "shape-mismatch", ["dist.all_reduce(x[: 1000 - rank])"] * 2),
         _soak("sleeps", BLOCK, "stall", (1,), "unknown", ["time.sleep(10000)", "dist.all_reduce(x)"]),

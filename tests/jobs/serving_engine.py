@@ -42,7 +42,7 @@ class Worker:
         self.copied = threading.Event()  # set by the device when a step is through
 
     def step(self, prompt: int) -> float:
-        """One step for all that is scheduled; ``prompt``: tokens of new prompts in it. The host computes in a third of its time."""
+        """One step for all that is scheduled; ``prompt``: tokens of new prompts in it. The host computes for a third of it."""
         self.steps += 1
         broken = self.options.fault if self.steps > self.options.after else ""
         hidden = torch.ones(64) / (self.rank + 1)
