@@ -50,11 +50,18 @@ def test_agents_and_redis_fail_and_nobody_is_blamed(cluster: Cluster) -> None:
     assert len(cluster.alerts()) == 1
 
 
-def test_clocks_differ_and_the_holder_of_the_lease_dies_in_an_incident(cluster: Cluster) -> None:
+@pytest.mark.waits
+def test_clocks_differ_the_holder_of_the_lease_dies_and_a_node_is_lost(cluster: Cluster) -> None:
+    """One after the other, in one job."""
+    known, first = _clocks_differ(cluster)
+    _holder_dies(cluster, known, first)
+    _node_is_lost(cluster, known)
+
+
+def _clocks_differ(cluster: Cluster) -> tuple[str, int]:
     """One node is seven minutes ahead and one is four behind: a healthy job is left alone, and a hang is reported as ever.
 
-    When the one that has told dies, another one goes on with the same incident; the one that died and comes back opens no other;
-    one alert, one end.
+    Return the incident and the node that has told of it.
     """
     ahead_s = (0, 420, -240)
     cluster.start_redis()
@@ -80,7 +87,11 @@ def test_clocks_differ_and_the_holder_of_the_lease_dies_in_an_incident(cluster: 
         datetime.fromisoformat(at.replace("Z", "+00:00")) for at in (reported.onset_at, reported.detected_at)
     )
     assert began < onset < detected
+    return known, first
 
+
+def _holder_dies(cluster: Cluster, known: str, first: int) -> None:
+    """Another one goes on with the same incident; the one that died and comes back opens no other; one alert, one end."""
     kill(cluster.agents[first])
     others = [number for number in range(NODES) if number != first]
     # Whoever tells now has the bundle of the whole job, as far as there are agents.
@@ -99,6 +110,22 @@ def test_clocks_differ_and_the_holder_of_the_lease_dies_in_an_incident(cluster: 
         (known, "firing"),
         (known, "resolved"),
     ]
+
+
+def _node_is_lost(cluster: Cluster, known: str) -> None:
+    """Its link goes down in the middle of training: the others name it and its rank; it says that it sees only its own."""
+    cluster.wait_for_steps(60)  # long enough for its host to have been asked
+    cluster.network[2].cut()
+    cluster.wait_for_incidents((0, 1), known={known})
+    # With so little patience it is a stall at first: it takes longer to know that a node is silent.
+    new = lambda: [found for n in (0, 1) for found in cluster.incidents(n) if found.id != known]  # noqa: E731
+    wait_for(lambda: all(found.verdict.kind == "rank_lost" for found in new()), 60.0, "the node to be known as lost")
+    for incident in cluster.wait_for_incidents((0, 1), known={known}):
+        assert incident.verdict.culprit_ranks == (2,)
+        assert incident.verdict.cause is not None
+        assert incident.verdict.cause.id == "node-lost"
+        assert "n2" in incident.verdict.cause.explanation
+    cluster.agents[2].wait_for_output("peer discovery is unreachable")
 
 
 @pytest.mark.soak
@@ -126,26 +153,6 @@ def test_the_way_to_the_exchange_loses_packets(cluster: Cluster) -> None:
             else:
                 assert incident.verdict.culprit_ranks in {(), (2,)}
                 assert not incident.verdict.proven
-
-
-@pytest.mark.waits
-def test_a_node_whose_link_goes_down_is_lost(cluster: Cluster) -> None:
-    """In the middle of training: the others name it and its rank; the node itself says that it sees only its own."""
-    cluster.start_redis()
-    cluster.start_agents()
-    cluster.start_job()
-    cluster.wait_for_steps(60)  # long enough for its host to have been asked
-    cluster.network[2].cut()
-    cluster.wait_for_incidents((0, 1))
-    # With so little patience it is a stall at first: it takes longer to know that a node is silent.
-    lost = lambda: all(found.verdict.kind == "rank_lost" for n in (0, 1) for found in cluster.incidents(n))  # noqa: E731
-    wait_for(lost, 60.0, "the node to be known as lost")
-    for incident in cluster.wait_for_incidents((0, 1)):
-        assert incident.verdict.culprit_ranks == (2,)
-        assert incident.verdict.cause is not None
-        assert incident.verdict.cause.id == "node-lost"
-        assert "n2" in incident.verdict.cause.explanation
-    cluster.agents[2].wait_for_output("peer discovery is unreachable")
 
 
 def test_torch_store_beside_rank_0(cluster: Cluster) -> None:
