@@ -218,7 +218,7 @@ $(VENV)/.test: $(VENV)/.demo $(VENV)/.lint
 	touch $@
 
 $(VENV)/.scenarios: $(VENV)/.test
-	@missing=; for tool in buildah debootstrap podman runc; do PATH="$$PATH:/usr/sbin" command -v $$tool >/dev/null || missing+=" $$tool"; done
+	@missing=; for tool in buildah podman runc; do PATH="$$PATH:/usr/sbin" command -v $$tool >/dev/null || missing+=" $$tool"; done
 	[ -z "$$missing" ] || { $(call debian_package,$$missing,the test that builds and starts the image); }
 	$(call pip_install,Lightning with Ray and torchft for the catalogue (about 90 MB, once),-c constraints.txt --group scenarios)
 	# Without what it requires: an empty pynvml, whose warning torch would then print in every program.

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from chromium import browse
@@ -22,11 +21,12 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
-def address(real: None, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def address(real: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the site is served, ending in a slash."""
-    make_site(tmp_path)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path))) as server:
+    site = tmp_path_factory.mktemp("site")
+    make_site(site)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site))) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"

@@ -26,7 +26,9 @@ RECORDER = {"TORCH_FR_BUFFER_SIZE": "200"}
     ("how", "nproc", "env"),
     [
         pytest.param("lazy", 2, BLOCK, id="lazy"),
-        pytest.param("eager", 4, {**BLOCK, "TORCH_NCCL_USE_COMM_NONBLOCKING": "1"}, id="nonblocking"),
+        pytest.param(
+            "eager", 4, {**BLOCK, "TORCH_NCCL_USE_COMM_NONBLOCKING": "1"}, id="nonblocking", marks=pytest.mark.soak
+        ),
         pytest.param("eager", 2, BLOCK, id="eager", marks=pytest.mark.soak),
         pytest.param("lazy", 2, {**BLOCK, "SIMULATED_CONNECT": "stream"}, id="stream", marks=pytest.mark.soak),
         pytest.param("eager", 2, {**BLOCK, "SIMULATED_CONNECT": "first"}, id="first", marks=pytest.mark.soak),
@@ -40,9 +42,8 @@ def test_every_operation_has_its_result(start_nccl: StartNccl, how: str, nproc: 
     assert sorted(job.stdout().splitlines()) == [f"rank {rank}: right" for rank in range(nproc)]
 
 
-@pytest.mark.parametrize(
-    "kind", ["ddp", *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("fsdp1", "fsdp2", "conv"))]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["ddp", "fsdp1", "fsdp2", "conv"])
 def test_training_runs_to_its_end(start_nccl: StartNccl, kind: str) -> None:
     """Thirty steps; the numbers mean nothing."""
     job = start_nccl("training.py", kind, env=BLOCK)
@@ -79,7 +80,7 @@ def native_stack(job: Job, rank: int) -> str:
     ("how", "connect", "blocks_in"),
     [
         ("lazy", "init", "ncclCommInitRankConfig"),
-        ("eager", "first", "ncclAllReduce"),
+        pytest.param("eager", "first", "ncclAllReduce", marks=pytest.mark.soak),
         pytest.param("eager", "init", None, marks=pytest.mark.soak),
         pytest.param("lazy", "stream", None, marks=pytest.mark.soak),
     ],
@@ -103,13 +104,15 @@ def test_where_a_host_waits_for_the_first_collective(
     assert job.wait() == 0, job.stderr()
 
 
-@pytest.mark.parametrize("case", ["kinds", pytest.param("sizes", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("case", ["kinds", "sizes"])
 def test_operations_that_differ_may_pass_garbage(start_nccl: StartNccl, case: str) -> None:
     """NCCL does so, or hangs, as test_device_verdicts.py shows."""
     passing = start_nccl("waiting.py", case, LONG_LIMIT_S, env={**BLOCK, "SIMULATED_MISMATCH": "garbage"})
     assert passing.wait() == 0, passing.stderr()
 
 
+@pytest.mark.soak
 def test_a_device_that_stops_hangs_both(start_nccl: StartNccl) -> None:
     """The fourth operation of rank 1 never begins: its own watchdog reports it, and that of rank 0."""
     job = start_nccl("waiting.py", "steady", LIMIT_S, env={**BLOCK, "SIMULATED_STOPS": "1:3"})
@@ -118,6 +121,7 @@ def test_a_device_that_stops_hangs_both(start_nccl: StartNccl) -> None:
     assert "passed" not in job.stdout()
 
 
+@pytest.mark.soak
 def test_a_device_that_is_lost_fails_every_call(start_nccl: StartNccl) -> None:
     """The rank is told by its next call; the other one waits for it."""
     job = start_nccl("waiting.py", "steady", LONG_LIMIT_S, env={**BLOCK, "SIMULATED_LOST": "1:3"})
@@ -126,6 +130,7 @@ def test_a_device_that_is_lost_fails_every_call(start_nccl: StartNccl) -> None:
     assert "passed" not in job.stdout()
 
 
+@pytest.mark.soak
 def test_a_dead_member_is_noticed_or_not(start_nccl: StartNccl) -> None:
     """As an asynchronous error of the communicator, or not before the time limit."""
     noticing = start_nccl("waiting.py", "dies", LONG_LIMIT_S, env={**BLOCK, "SIMULATED_PEER_DEATH": "error"})
@@ -133,6 +138,7 @@ def test_a_dead_member_is_noticed_or_not(start_nccl: StartNccl) -> None:
     start_nccl("waiting.py", "dies", LIMIT_S, env=BLOCK).wait_for_output(HANGS)
 
 
+@pytest.mark.soak
 def test_a_slow_link_takes_its_time(start_nccl: StartNccl) -> None:
     """A megabyte at two megabytes a second; between other ranks there is no delay."""
     env = {**BLOCK, "SIMULATED_SLOW_LINK": "0-1:2097152"}
@@ -152,9 +158,9 @@ def test_the_watchdog_dumps_on_its_time_limit(start_nccl: StartNccl, tmp_path: P
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/dump_",
     }
-    job = start_nccl("waiting.py", "absent", LIMIT_S, nproc=3, env=env)
+    job = start_nccl("waiting.py", "absent", LIMIT_S, env=env)
     job.wait_for_output(HANGS)
-    files = [tmp_path / f"dump_{rank}" for rank in range(3)]
+    files = [tmp_path / f"dump_{rank}" for rank in range(2)]
 
     def read(path: Path) -> dict[str, object] | None:
         try:
@@ -164,4 +170,4 @@ def test_the_watchdog_dumps_on_its_time_limit(start_nccl: StartNccl, tmp_path: P
 
     dumps = wait_for(lambda: all(found := [read(path) for path in files]) and found, 60, "the dumps of all ranks")
     assert [entry["state"] for entry in dumps[0]["entries"]] == ["completed"] * 3 + ["started"]
-    assert [entry["state"] for entry in dumps[2]["entries"]] == ["completed"] * 3
+    assert [entry["state"] for entry in dumps[1]["entries"]] == ["completed"] * 3

@@ -18,7 +18,7 @@ TESTS = Path(__file__).resolve().parents[1]
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(("nccl-late-shard", "nccl-throttled-rank"), id="two"),
+        pytest.param(("nccl-late-shard",), id="one"),
         pytest.param((), id="all", marks=pytest.mark.soak),
     ],
 )

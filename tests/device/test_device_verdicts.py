@@ -79,9 +79,10 @@ def _soak(*values: object) -> ParameterSet:
 @pytest.mark.parametrize(
     ("case", "env", "kind", "culprits", "cause", "lines"),
     [
-        ("branch", SPIN, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
-        ("kinds", SPIN, "deadlock", (0, 1), "collective-mismatch", ["dist.broadcast(x, src=0)", "dist.all_reduce(x)"]),
-        ("recv", BLOCK, "stall", (0, 1), "p2p-mismatch", ["dist.recv(y, src=1 - rank)"] * 2),
+        ("branch", BLOCK, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
+        _soak("branch", SPIN, "deadlock", (0, 1), "ranks-diverged", ["dist.all_reduce(x)"] * 2),
+        _soak("kinds", SPIN, "deadlock", (0, 1), "collective-mismatch", ["dist.broadcast(x, src=0)", "dist.all_reduce(x)"]),
+        _soak("recv", BLOCK, "stall", (0, 1), "p2p-mismatch", ["dist.recv(y, src=1 - rank)"] * 2),
         _soak("caught", BLOCK, "stall", (1,), "ranks-diverged", ["dist.all_reduce(x)", "dist.all_reduce(y)"]),
         _soak("sizes", BLOCK, "stall", (0, 1), "shape-mismatch", ["dist.all_reduce(x[: 1000 - rank])"] * 2),
         _soak("sleeps", BLOCK, "stall", (1,), "unknown", ["time.sleep(10000)", "dist.all_reduce(x)"]),
@@ -130,7 +131,7 @@ def test_a_rank_that_spins_is_told_by_the_code_it_runs_in(watch: Watch, state: P
     assert all(any(name.startswith("libcudart") for name in found) for found in files)
 
 
-@pytest.mark.parametrize("connect", ["init", "first"])
+@pytest.mark.parametrize("connect", ["init", _soak("first")])
 def test_a_first_collective_waits_before_its_communicator_is_made(watch: Watch, state: Path, connect: str) -> None:
     """No recorder knows its group yet, and the host polls meanwhile: its stack shows the call, and the other rank stays away."""
     job = watch("absent", env={**BLOCK, "SIMULATED_CONNECT": connect})
@@ -216,6 +217,7 @@ def test_a_driver_that_hangs_is_told_before_torchs_heartbeat_ends_the_rank(watch
     assert (verdict.culprit_ranks, verdict.waiting_ranks, verdict.cause.id) == ((1,), (0,), "device-hangs")
 
 
+@pytest.mark.soak  # of Gloo in test_e2e_dump.py
 def test_native_stacks_of_a_device_that_stops(nccl: Path, jobs: JobRunner, state: Path) -> None:
     """All have joined, and nothing moves: the threads of torch and of the device are shown, of both ranks as one."""
     launcher = [nccl, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

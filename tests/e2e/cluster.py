@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -167,15 +167,23 @@ class Cluster:
         """The incidents on a node's disk."""
         return [read_incident(bundle) for bundle in find_bundles(self.network[number].state)]
 
-    def wait_for_incidents(self, numbers: Sequence[int] = range(NODES), *, warning: bool = False) -> list[Incident]:
-        """The one incident of each of these nodes: that of a hang, which may be a warning at first, or a ``warning``."""
+    def wait_for_incidents(
+        self, numbers: Sequence[int] = range(NODES), *, warning: bool = False, known: Collection[str] = ()
+    ) -> list[Incident]:
+        """The one incident of each of these nodes: that of a hang, which may be a warning at first, or a ``warning``.
+
+        ``known``: ids of those that were there before.
+        """
+
+        def new(number: int) -> list[Incident]:
+            return [one for one in self.incidents(number) if one.id not in known]
 
         def reported(number: int) -> bool:
-            found = self.incidents(number)
+            found = new(number)
             return bool(found) and (warning or all(one.verdict.kind != "straggler" for one in found))
 
         wait_for(lambda: all(map(reported, numbers)), 60.0, "every node to have the incident")
-        found = [self.incidents(n) for n in numbers]
+        found = [new(n) for n in numbers]
         assert [len(one) for one in found] == [1] * len(numbers)
         return [one[0] for one in found]
 

@@ -22,7 +22,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from support import JobRunner, find_free_port, wait_for
+from hangwatch.model.incident import Incident
+from support import LONG_S, JobRunner, find_free_port, wait_for
 
 _MESSAGES = {
     "/v1/logs": ExportLogsServiceRequest,
@@ -60,6 +61,35 @@ class Backend:
             for metric in scope.metrics:
                 found.setdefault(metric.name, []).extend(getattr(metric, metric.WhichOneof("data")).data_points)
         return found
+
+
+def assert_told(kept: Backend, found: Incident) -> None:
+    """Events and a span with the ids of the one incident, its line and its times, and the metrics have come."""
+
+    def by_status() -> dict[str, Any]:
+        return {read_attributes(one)["hangwatch.incident.status"]: one for one in kept.events()}
+
+    wait_for(lambda: len(kept.spans()) == 1 and "resolved" in by_status(), LONG_S, "the incident, and its end")
+    first, last = by_status()["firing"], by_status()["resolved"]
+    (span,) = kept.spans()
+    assert len({(one.trace_id, one.span_id) for one in (first, last, span)}) == 1
+    assert (first.event_name, first.severity_text, last.severity_text) == ("hangwatch.incident", "ERROR", "INFO")
+    assert found.verdict.divergence is not None
+    assert found.verdict.divergence.culprit is not None
+    known = read_attributes(span)
+    assert known["hangwatch.incident.id"] == found.id
+    assert (known["error.type"], known["hangwatch.proven"]) == ("deadlock", True)
+    assert known["hangwatch.cause.id"] == "ranks-diverged"
+    assert known["code.file.path"] == found.verdict.divergence.culprit.file
+    assert known["code.line.number"] == found.verdict.divergence.culprit.line
+    assert 0 < span.start_time_unix_nano < span.events[0].time_unix_nano <= span.end_time_unix_nano
+    (resource,) = {str(read_attributes(r.resource)) for m in kept.messages for r in getattr(m, "resource_spans", ())}
+    assert socket.gethostname() in resource
+    assert "deployment.environment.name" in resource
+    points = kept.metrics()
+    hangs = [point for point in points["hangwatch_incidents_total"] if read_attributes(point)["kind"] == "deadlock"]
+    assert hangs[-1].as_double == 1.0
+    assert {"hangwatch_collective_enqueued", "hangwatch_agent_tick_duration_seconds"} <= points.keys()
 
 
 def read_attributes(one: Any) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def asking(cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
 
     The parameter is the address that the server is asked at.
     """
-    asked = getattr(request, "param", ADDRESS)
+    asked = request.param
     reach(cluster.network[ASKS], asked)
     cluster.exchange = None
     serve(cluster)
@@ -76,11 +76,16 @@ def assert_server_is_named(cluster: Cluster, incident: Incident) -> None:
     assert {0, 1} <= set(verdict.waiting_ranks)
 
 
-@pytest.mark.parametrize("asking", [SERVICE], indirect=True)
-def test_a_server_behind_the_address_of_a_service_is_named_with_its_line(asking: Cluster) -> None:
-    """It reads a file in the middle of a request: a warning first, as an answer may take long.
+@pytest.mark.parametrize(
+    "asking",
+    [pytest.param(ADDRESS, id="its own", marks=pytest.mark.soak), pytest.param(SERVICE, id="of a service")],
+    indirect=True,
+)
+def test_a_server_on_another_node_is_named(asking: Cluster) -> None:
+    """With its line where it reads a file in the middle of a request: a warning first, as an answer may take long.
 
-    The client knows it by the service's address and the server by its own: it is found by the client's.
+    Once it goes on that is over. A server that is stopped is a hang after the patience. The client knows it by a service's
+    address and the server by its own: it is found by the client's.
     """
     (asking.folder / "hang").touch()
     for incident in asking.wait_for_incidents(NODES, warning=True):
@@ -89,12 +94,14 @@ def test_a_server_behind_the_address_of_a_service_is_named_with_its_line(asking:
         assert incident.verdict.divergence is not None
         assert incident.verdict.divergence.culprit is not None
         assert incident.verdict.divergence.culprit.function == "read_table"
-
-
-def test_a_server_on_another_node_that_is_stopped(asking: Cluster) -> None:
-    """That is a hang after the patience. This one is asked at its own address."""
+    (asking.folder / "hang").unlink()
+    (asking.folder / "table").write_bytes(b"1")
+    both = lambda: [incident for number in NODES for incident in asking.incidents(number)]  # noqa: E731
+    wait_for(lambda: all(incident.ended_at for incident in both()), 60.0, "the warning to be over")
+    asking.wait_for_steps(20, 2)
+    known = {incident.id for incident in both()}
     os.kill(pid_of(asking.network[SERVES], "--serve"), signal.SIGSTOP)
-    for incident in asking.wait_for_incidents(NODES):
+    for incident in asking.wait_for_incidents(NODES, known=known):
         assert_server_is_named(asking, incident)
         assert incident.verdict.kind == "stall"
         assert incident.verdict.cause is not None

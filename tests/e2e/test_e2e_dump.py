@@ -46,8 +46,8 @@ _PLAIN = {
 @pytest.mark.parametrize(
     "name",
     [
-        *("blocked-io", "gil-held"),
-        *(pytest.param(name, marks=pytest.mark.soak) for name in ("debugger", "stopped-rank")),
+        "blocked-io",
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("gil-held", "debugger", "stopped-rank")),
     ],
 )
 def test_culprit_and_cause_are_named_without_a_probe(jobs: JobRunner, tmp_path: Path, name: str) -> None:

@@ -6,7 +6,7 @@ That no hang is found where one rank works and the others wait is seen of the de
 from __future__ import annotations
 
 import pytest
-from watched_runs import Outcome, lines_of
+from watched_runs import Outcome, find_bundles, lines_of
 
 
 def _assert_nothing_is_said(outcome: Outcome) -> None:
@@ -16,6 +16,7 @@ def _assert_nothing_is_said(outcome: Outcome) -> None:
     assert "metrics at http://127.0.0.1:" in lines_of(outcome.stderr)[0]
 
 
+@pytest.mark.soak  # the demo below runs the same job
 @pytest.mark.parametrize("outcome", ["slow"], indirect=True)
 def test_where_nothing_is_wrong_nothing_is_said(outcome: Outcome) -> None:
     """1.5 s a step against nothing: no rank is at fault, and there is no incident at all, not even a warning."""
@@ -43,5 +44,7 @@ def test_the_demo_of_a_slow_job_shows_that_it_is_left_alone(outcome: Outcome) ->
     """``hangwatch demo slow`` ends well and says why."""
     assert outcome.status == 0, outcome.stderr
     assert "PASS: the job finished in " in outcome.stdout
+    (state,) = (outcome.folder / "tmp").glob("hangwatch-demo-*")
+    assert find_bundles(state) == (), "not even a warning"
     assert outcome.stdout.count("[rank 1] step 10\n") == 1
     assert outcome.left == ()

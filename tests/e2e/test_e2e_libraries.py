@@ -79,8 +79,17 @@ HANGS = (
         "pipelined.py", ("schedule.step(target=batch)", "dist.barrier()"), ("Rank 0 has left the loop",), "loop", (0, 1)
     ),
 )
-#: What others of these show as well.
-REPEATED = frozenset({"lightning_metrics.py", "lightning_reduces.py", "lightning_stops.py"})
+#: What others of these show as well, or captures of the corpus of the same library.
+REPEATED = frozenset(
+    {
+        "dispatching.py",
+        "lightning_metrics.py",
+        "lightning_reduces.py",
+        "lightning_stops.py",
+        "pipelined.py",
+        "trainer_watches.py",
+    }
+)
 
 
 def stopped(jobs: JobRunner, folder: Path, program: str, *arguments: str) -> Incident:

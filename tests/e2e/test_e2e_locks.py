@@ -28,7 +28,7 @@ def start(jobs: JobRunner, folder: Path, kind: str) -> tuple[Job, Job]:
     return maker, jobs.hangwatch("run", *options, "--", *torchrun(Path(program[0]), *program[1:]))
 
 
-@pytest.mark.parametrize("kind", ["baton", "filelock"])
+@pytest.mark.parametrize("kind", ["baton", pytest.param("filelock", marks=pytest.mark.soak)])
 def test_a_lock_that_another_job_has_is_waited_for(jobs: JobRunner, tmp_path: Path, kind: str) -> None:
     """The verdict is a warning that names the file and who has it; once that is done, both jobs succeed."""
     maker, job = start(jobs, tmp_path, kind)

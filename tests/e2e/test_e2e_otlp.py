@@ -1,4 +1,4 @@
-"""``--otlp``: a real hang goes through a real collector; what refuses, is away or never answers harms nothing."""
+"""``--otlp``: what refuses, is away or never answers harms nothing. ``test_e2e_services.py`` has a real hang, and a collector."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from otlp_receivers import Backend, backend, read_attributes, start_collector
+from otlp_receivers import backend
 
-from hangwatch.demos import find_scenario
 from hangwatch.diagnosis.document import ended, make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.briefing import Links
-from hangwatch.outputs.bundle.bundle import list_incidents
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.push.otlp.feed import MetricsFeed
 from hangwatch.outputs.push.senders import Push, PushError, Target, open_endpoints, parse_target
@@ -42,59 +39,10 @@ def over() -> Incident:
     return ended(incident(), load("rank_conditional").at_ns + 60_000_000_000)
 
 
-def by_status(kept: Backend) -> dict[str, Any]:
-    """The events that have come, by whether the incident went on."""
-    return {read_attributes(one)["hangwatch.incident.status"]: one for one in kept.events()}
-
-
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until the condition holds."""
     while not condition():
         await asyncio.sleep(0.01)
-
-
-def test_a_hang_of_a_real_job_comes_through_a_real_collector(jobs: JobRunner, tmp_path: Path) -> None:
-    """Events and a span with the ids of one incident, its line and its times, and the metrics; nothing of it in the job."""
-    scenario = find_scenario("rank-conditional")
-    assert scenario is not None
-    show = f'{sys.executable} -c \'import os; print("seen", os.environ.get("HANGWATCH_OTLP"))\''
-    with backend() as kept:
-        address = start_collector(jobs, tmp_path, kept.url)
-        job = jobs.hangwatch(
-            "run", "--on-hang", "stop", "--state-dir", tmp_path / "state", "--",
-            "bash", "-c", f"{show}; exec {' '.join(scenario.command())}",
-            env={
-                **scenario.full_environment(), "HANGWATCH_OTLP": address, "OTEL_METRIC_EXPORT_INTERVAL": "300",
-                "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
-            },
-        )  # fmt: skip
-        assert job.wait(LONG_S) == 75, job.stderr()
-        (found,) = list_incidents(tmp_path / "state")
-        asyncio.run(asyncio.wait_for(until(lambda: len(kept.spans()) == 1 and "resolved" in by_status(kept)), LONG_S))
-        first, last = by_status(kept)["firing"], by_status(kept)["resolved"]
-        (span,) = kept.spans()
-        assert len({(one.trace_id, one.span_id) for one in (first, last, span)}) == 1
-        assert (first.event_name, first.severity_text, last.severity_text) == ("hangwatch.incident", "ERROR", "INFO")
-        assert found.verdict.divergence is not None
-        assert found.verdict.divergence.culprit is not None
-        known = read_attributes(span)
-        assert known["hangwatch.incident.id"] == found.id
-        assert (known["error.type"], known["hangwatch.proven"]) == ("deadlock", True)
-        assert known["hangwatch.cause.id"] == "ranks-diverged"
-        assert known["code.file.path"] == found.verdict.divergence.culprit.file
-        assert known["code.line.number"] == found.verdict.divergence.culprit.line
-        assert 0 < span.start_time_unix_nano < span.events[0].time_unix_nano <= span.end_time_unix_nano
-        (resource,) = {
-            str(read_attributes(r.resource)) for m in kept.messages for r in getattr(m, "resource_spans", ())
-        }
-        assert socket.gethostname() in resource
-        assert "deployment.environment.name" in resource
-        points = kept.metrics()
-        hangs = [point for point in points["hangwatch_incidents_total"] if read_attributes(point)["kind"] == "deadlock"]
-        assert hangs[-1].as_double == 1.0
-        assert {"hangwatch_collective_enqueued", "hangwatch_agent_tick_duration_seconds"} <= points.keys()
-    assert "seen None" in job.stdout()
-    assert "otlp" not in job.stderr()
 
 
 def test_a_reloaded_agent_sends_its_metrics_to_where_it_is_told_then(jobs: JobRunner, tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def test_a_rank_that_cannot_be_woken_ends_the_job(jobs: JobRunner, tmp_path: Pat
     _assert_ends_a_job_of_which_a_rank_does_not_wake(jobs, tmp_path, "blocked")
 
 
-@pytest.mark.usefixtures("long")
-@pytest.mark.parametrize("how", [pytest.param("stopped", marks=pytest.mark.soak), "gil"])
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["stopped", "gil"])
 def test_whatever_keeps_a_rank_from_waking_the_job_ends(jobs: JobRunner, tmp_path: Path, how: str) -> None:
     """It is stopped, or holds the interpreter."""
     _assert_ends_a_job_of_which_a_rank_does_not_wake(jobs, tmp_path, how)

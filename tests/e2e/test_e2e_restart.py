@@ -74,13 +74,16 @@ def test_torchrun_restarts_its_ranks_itself(jobs: JobRunner, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("long")
-def test_the_command_is_run_again_where_torchrun_does_not_restart(jobs: JobRunner, tmp_path: Path) -> None:
-    """Its own restarts are 0: the command is run again, as the same job, and is told the count; hangs have one history."""
-    run = Restarted(jobs, tmp_path, _torchrun(), "--hangs", "2")
-    assert run.status == 0, run.said
-    assert run.starts == [("0", "-"), ("0", "1"), ("0", "2")]
-    assert run.checkpoint == "8"
-    assert run.actions == ["restart", "restart"]
+def test_the_command_is_run_again_until_restarts_are_used_up(jobs: JobRunner, tmp_path: Path) -> None:
+    """torchrun's own restarts are 0: the command is run again, as the same job, and is told the count; hangs have one history.
+
+    After ``--max-restarts`` of its own hangwatch stops the job, with status 75.
+    """
+    run = Restarted(jobs, tmp_path, _torchrun(), "--hangs", "9", run=("--max-restarts", "1"))
+    assert run.status == EXIT_STOPPED, run.said
+    assert run.starts == [("0", "-"), ("0", "1")]
+    assert run.actions == ["restart", "stop"]
+    assert "all restarts are used up (--max-restarts 1)" in run.said
     first, second = run.incidents
     assert first.job.id == second.job.id
     assert first.history is not None
@@ -136,16 +139,6 @@ def test_a_proven_deadlock_that_comes_again_stops_the_job(jobs: JobRunner, tmp_p
     assert [process for process in run.job.members() if process.is_running()] == []
 
 
-@pytest.mark.usefixtures("long")
-def test_restarts_are_used_up(jobs: JobRunner, tmp_path: Path) -> None:
-    """After ``--max-restarts`` of its own hangwatch stops the job, with status 75."""
-    run = Restarted(jobs, tmp_path, _torchrun(), "--hangs", "9", run=("--max-restarts", "1"))
-    assert run.status == EXIT_STOPPED, run.said
-    assert run.starts == [("0", "-"), ("0", "1")]
-    assert run.actions == ["restart", "stop"]
-    assert "all restarts are used up (--max-restarts 1)" in run.said
-
-
 def test_a_job_that_fails_is_not_run_again(jobs: JobRunner, tmp_path: Path) -> None:
     """A failure is no hang: the status is the command's own."""
     command = (*torchrun(JOBS / "steady.py"), "--steps", "3", "--status", "3")
@@ -174,7 +167,7 @@ def test_a_job_that_is_submitted_again_has_its_history(jobs: JobRunner, tmp_path
     assert taken.outcome.endswith("torchrun restarts them (restart 1 of 1); the command ended with status 0")
 
 
-@pytest.mark.usefixtures("long")
+@pytest.mark.soak
 def test_a_trainer_recovers() -> None:
     """It hangs once, resumes from its checkpoint, goes on beyond the step it hung after, and ends with status 0."""
     found = measure("torchrun", "--stall-after", "6", "--act-after", "2").recovery

@@ -16,15 +16,21 @@ from hangwatch.demos import SCENARIOS, Scenario, find_scenario
 from hangwatch.model.incident import Incident
 from support import JobRunner
 
-#: One of a gathering, a condition, a dead rank, one that is stopped, and a worker that is stuck.
-_FIRST = ("tuple-labels", "rank-conditional", "rank-killed", "stopped-rank", "dataloader")
+#: One of a gathering, a dead rank, one that is stopped, and a worker that is stuck. That of a condition (rank-conditional) is run
+#: by the pages' commands (``test_e2e_pages.py``) and in pods (``deploy/test_deploy_image.py``).
+_FIRST = ("tuple-labels", "rank-killed", "stopped-rank", "dataloader")
 _HANGING = [scenario for scenario in SCENARIOS if scenario.name in _FIRST]
 _OTHERS = [scenario for scenario in SCENARIOS if scenario.name not in _FIRST and not scenario.ends_itself]
 _ENDING = [scenario for scenario in SCENARIOS if scenario.ends_itself]
 
 each_hanging = pytest.mark.parametrize("outcome", [scenario.name for scenario in _HANGING], indirect=True)
 each_provable = pytest.mark.parametrize("outcome", [one.name for one in _HANGING if is_provable(one)], indirect=True)
-each_ending = pytest.mark.parametrize("outcome", [scenario.name for scenario in _ENDING], indirect=True)
+#: ``test_e2e_healthy.py`` runs ``slow`` by ``hangwatch demo``.
+each_ending = pytest.mark.parametrize(
+    "outcome",
+    [pytest.param(one.name, marks=[pytest.mark.soak] if one.kind == "healthy" else []) for one in _ENDING],
+    indirect=True,
+)
 
 
 def _scenario(name: str) -> Scenario:

@@ -80,6 +80,8 @@ def test_a_slow_rank_is_reported_and_not_stopped(jobs: JobRunner, tmp_path: Path
     assert [one["until"] for one in body["hangs"]] == [look.until]  # type: ignore[attr-defined]
     training.go_on()
     training.job.wait_for_output("is over: the hang resolved")
+    assert training.job.process.poll() is None
+    assert read_incident(training.bundle).ended_at is not None
     assert training.end() == 0
     assert read_audit(training.bundle).actions == ()
 

@@ -1,4 +1,7 @@
-"""``--notify``: apprise reports a real hang to a real HTTP server (``json://``) and by e-mail to a stand-in for a mail server."""
+"""``--notify``: apprise reports a real hang to a real HTTP server (``json://``) and by e-mail to a stand-in for a mail server.
+
+The same hang goes through a real collector (``--otlp``).
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,14 @@ import pytest
 from aiohttp import web
 from mail_server import mail_server
 from monitoring import webhook
+from otlp_receivers import assert_told, backend, start_collector
 
 from hangwatch.demos import find_scenario
 from hangwatch.diagnosis.document import ended, make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.briefing import Links
+from hangwatch.outputs.bundle.bundle import list_incidents
 from hangwatch.outputs.push.notifications import Notification, message_of
 from hangwatch.outputs.push.senders import Push, PushError, Target, parse_target
 from hangwatch.outputs.push.services import open_service
@@ -43,21 +48,31 @@ def incident() -> Incident:
 
 
 def test_a_hang_of_a_real_job_is_sent_and_its_end(jobs: JobRunner, tmp_path: Path) -> None:
-    """Under ``hangwatch run`` with two addresses in the environment: two messages each; neither job nor log sees an address."""
+    """Under ``hangwatch run`` with all addresses in the environment, of a collector too; neither job nor log sees an address.
+
+    Two messages go to each service.
+    """
     scenario = find_scenario("rank-conditional")
     assert scenario is not None
-    show = f'{sys.executable} -c \'import os; print("seen", os.environ.get("HANGWATCH_NOTIFY"))\''
-    with webhook() as server, mail_server() as post:
+    show = f'{sys.executable} -c \'from os import getenv as of; print("seen", of("HANGWATCH_NOTIFY"), of("HANGWATCH_OTLP"))\''
+    with webhook() as server, mail_server() as post, backend() as kept:
+        collector = start_collector(jobs, tmp_path, kept.url)
         mail = f"mailto://127.0.0.1:{post.port}?from=hangwatch@example.org&to=oncall@example.org"
         addresses = f"{server.url.replace('http://', 'json://')}/{PATH} {mail}"
         job = jobs.hangwatch(
             "run", "--on-hang", "stop", "--state-dir", tmp_path / "state", "--",
             "bash", "-c", f"{show}; exec {' '.join(scenario.command())}",
-            env={**scenario.full_environment(), "HANGWATCH_NOTIFY": addresses},
+            env={
+                **scenario.full_environment(), "HANGWATCH_NOTIFY": addresses, "HANGWATCH_OTLP": collector,
+                "OTEL_METRIC_EXPORT_INTERVAL": "300", "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
+            },
         )  # fmt: skip
         assert job.wait(LONG_S) == 75, job.stderr()
+        (found,) = list_incidents(tmp_path / "state")
+        assert_told(kept, found)
         first, last = [one.body for one in server.messages if one.path == f"/{PATH}"]
-    assert "seen None" in job.stdout()
+    assert "seen None None" in job.stdout()
+    assert "otlp" not in job.stderr()
     assert first["type"] == "failure"
     assert first["title"].startswith("Deadlock, proven: rank_conditional.py on ")
     said = dict(line.split(": ", 1) for line in first["message"].splitlines()[1:])

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident, read_url
 
@@ -219,26 +220,14 @@ DEATHS = {
 }
 
 
-@pytest.mark.waits
-@pytest.mark.usefixtures("long")
-@pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=[pytest.mark.soak] if death.fault else []) for way, death in DEATHS.items()]
-)
-def test_who_sees_that_an_engine_is_dead(start: Start, tmp_path: Path, way: str) -> None:
-    """Each check on a real engine: whether it says that something is wrong."""
-    death = DEATHS[way]
-    os.mkfifo(tmp_path / "adapter")
-    faults = ("--fault", death.fault, "--after", "8", "--adapter", str(tmp_path / "adapter"))
-    engine = start(*(faults if death.fault else ("--slow", "1")), keeper=death.fault == "ends")
-    (server,) = [one for one in engine.job.members() if one.cmdline()[1:2] == [str(JOBS / "serving_engine.py")]]
-    if death.fault == "leak":
-        assert [engine.ask(5000, 1) for _ in range(4)] == [400] * 4
-    if death.busy:
-        engine.ask_in_vain(7)
-    if death.stopped:
-        wait_for(lambda: engine.metric("requests_running") or not death.busy, 60.0, "requests under way")
-        (found,) = [one for one in engine.job.members() if death.stopped in " ".join(one.cmdline()[:2])]
-        found.suspend()
+def _process_of(engine: Engine, title: str) -> psutil.Process:
+    """The process of an engine with this title."""
+    (found,) = [one for one in engine.job.members() if title in " ".join(one.cmdline()[:2])]
+    return found
+
+
+def _who_sees(engine: Engine, server: psutil.Process, death: Death) -> str:
+    """Which checks say that something is wrong, once there is a verdict, or none for several patiences."""
     answered = threading.Event()
 
     def ask_for_a_token() -> None:
@@ -259,10 +248,43 @@ def test_who_sees_that_an_engine_is_dead(start: Start, tmp_path: Path, way: str)
             healthy = answer.status == 200
     except OSError:
         healthy = False
-    says = (not server.is_running(), not healthy, not answered.is_set(), engine.livez()[0] == 503)
-    assert ", ".join(name for name, said in zip(CHECKS, says, strict=True) if said) == death.seen_by
     if not death.busy:
         assert engine.metric("requests_running") == 0.0
+    says = (not server.is_running(), not healthy, not answered.is_set(), engine.livez()[0] == 503)
+    return ", ".join(name for name, said in zip(CHECKS, says, strict=True) if said)
+
+
+@pytest.mark.waits
+@pytest.mark.usefixtures("long")
+def test_who_sees_that_a_process_of_an_engine_is_stopped(start: Start) -> None:
+    """Each check on a real engine; each process goes on before the next one is stopped, and the engine is well again."""
+    engine = start("--slow", "1")
+    server = _process_of(engine, "serving_engine")
+    stopped = [death for death in DEATHS.values() if death.stopped]
+    for death in sorted(stopped, key=lambda death: death.busy):
+        if death.busy:
+            engine.ask_in_vain(7)
+            wait_for(lambda: engine.metric("requests_running"), 60.0, "requests under way")
+        process = _process_of(engine, death.stopped)
+        process.suspend()
+        assert _who_sees(engine, server, death) == death.seen_by, death
+        process.resume()
+        wait_for(lambda: engine.livez()[0] == 200 and engine.metric("up") == 1.0, 120.0, "the engine to be well again")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("way", [way for way, death in DEATHS.items() if death.fault])
+def test_who_sees_that_an_engine_is_dead(start: Start, tmp_path: Path, way: str) -> None:
+    """Each check on a real engine: whether it says that something is wrong."""
+    death = DEATHS[way]
+    os.mkfifo(tmp_path / "adapter")
+    faults = ("--fault", death.fault, "--after", "8", "--adapter", str(tmp_path / "adapter"))
+    engine = start(*faults, keeper=death.fault == "ends")
+    server = _process_of(engine, "serving_engine")
+    if death.fault == "leak":
+        assert [engine.ask(5000, 1) for _ in range(4)] == [400] * 4
+    engine.ask_in_vain(7)
+    assert _who_sees(engine, server, death) == death.seen_by
 
 
 @pytest.mark.waits

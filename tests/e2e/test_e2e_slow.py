@@ -38,17 +38,17 @@ def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> Non
     state, port = tmp_path / "state", find_free_port()
     job = jobs.hangwatch(
         "run", "--state-dir", state, "--listen", f"127.0.0.1:{port}", "--",
-        *torchrun(PROGRAM, str(tmp_path), nproc=4), env={"TORCH_FR_BUFFER_SIZE": "500", "OMP_NUM_THREADS": "1"},
+        *torchrun(PROGRAM, str(tmp_path), nproc=3), env={"TORCH_FR_BUFFER_SIZE": "500", "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
     def incidents() -> list[Incident]:
         assert job.process.poll() is None, job.stderr()
         return [read_incident(path) for path in find_bundles(state)]
 
-    wait_for(lambda: _looks(port) >= 16 and incidents() == [], _TIME_LIMIT_S, "four looks")
+    wait_for(lambda: _looks(port) >= 12 and incidents() == [], _TIME_LIMIT_S, "four looks")
     (tmp_path / "stall").touch()
     (found,) = wait_for(incidents, _TIME_LIMIT_S, "an incident")
-    assert (found.verdict.kind, found.verdict.culprit_ranks, found.verdict.waiting_ranks) == ("slow", (2,), (0, 1, 3))
+    assert (found.verdict.kind, found.verdict.culprit_ranks, found.verdict.waiting_ranks) == ("slow", (2,), (0, 1))
     assert found.lateness is not None
     assert found.lateness.reason == "input"
     assert found.lateness.lost > 0.1  # half of it on an idle machine

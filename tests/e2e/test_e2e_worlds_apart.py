@@ -54,17 +54,6 @@ def start_agents(cluster: Cluster) -> None:
         cluster.start_agent(number)
 
 
-@pytest.fixture
-def worlds(cluster: Cluster) -> Cluster:
-    """Both sides at work, and agents that have met. How long a side takes to start is no matter of these tests."""
-    start_trainers(cluster)
-    start(cluster, ENGINE, role="engine")
-    wait_for_updates(cluster.folder)
-    start_agents(cluster)
-    wait_until_joined(cluster)
-    return cluster
-
-
 def wait_until_joined(cluster: Cluster) -> None:
     """Wait until each agent says that it has joined the other."""
     for number, here in ((TRAINERS, 2), (ENGINE, 0)):
@@ -72,23 +61,52 @@ def wait_until_joined(cluster: Cluster) -> None:
         cluster.agents[number].wait_for_output(said, 120.0)
 
 
-def test_an_engine_that_hangs_on_another_host_is_named(worlds: Cluster) -> None:
-    """Its worker reads a pipe that nobody writes to: both hosts have the one incident, with its line."""
-    (worlds.folder / "hang-engine").touch()
-    for incident in worlds.wait_for_incidents((TRAINERS, ENGINE)):
-        verdict = incident.verdict
-        assert culprits(incident) == ("engine/1",)
-        assert verdict.kind == "stall", "the other worker of the engine waits for it, too"
-        assert not verdict.proven
-        assert verdict.cause is not None
-        assert verdict.cause.id == "blocked-io"
-        assert {0, 1} <= set(verdict.waiting_ranks)
+def wait_until_over(cluster: Cluster) -> set[str]:
+    """Wait until both sides go on, and until all that was said of them is over; the ids of these incidents."""
+    wait_for_updates(cluster.folder)
+    both = lambda: [incident for n in (TRAINERS, ENGINE) for incident in cluster.incidents(n)]  # noqa: E731
+    wait_for(lambda: all(incident.ended_at for incident in both()), 60.0, "the incidents to be over")
+    return {incident.id for incident in both()}
 
 
-def test_a_trainer_that_hangs_is_named_to_the_engines_host(worlds: Cluster) -> None:
+def let_go(folder: Path, role: str) -> None:
+    """Have a side that hangs go on: what it reads comes to its end."""
+    (folder / f"hang-{role}").unlink()
+    with (folder / f"pipe-{role}").open("w"):
+        pass
+    (folder / f"pipe-{role}").unlink()
+
+
+def test_whoever_hangs_is_named_on_both_hosts(cluster: Cluster) -> None:
+    """An engine that is late, a trainer that hangs, an engine that hangs, and one that hangs where nobody sees it."""
+    start_trainers(cluster)
+    start(cluster, ENGINE, role="engine")
+    wait_for_updates(cluster.folder)
+    start_agents(cluster)
+    wait_until_joined(cluster)
+    known = _late(cluster)
+    known |= _trainer(cluster, known)
+    known |= _engine(cluster, known)
+    _unseen(cluster, known)
+
+
+def _late(cluster: Cluster) -> set[str]:
+    """It answers a prompt for longer than the patience, and then goes on: a warning that ends, and nothing is called a hang."""
+    (cluster.folder / "late").touch()
+    found = cluster.wait_for_incidents((TRAINERS, ENGINE), warning=True)
+    assert {incident.verdict.kind for incident in found} == {"straggler"}
+    named = {culprits(incident) for incident in found}  # on a loaded machine one of the two is there before the other
+    assert all(one and set(one) <= {"engine/0", "engine/1"} for one in named), named
+    (cluster.folder / "late").unlink()
+    known = wait_until_over(cluster)
+    assert all(len(cluster.incidents(n)) == 1 for n in (TRAINERS, ENGINE))
+    return known
+
+
+def _trainer(cluster: Cluster, known: set[str]) -> set[str]:
     """Trainer 1 holds up trainer 0, and so the engine: it is rank 1, and not worker 1."""
-    (worlds.folder / "hang-trainer").touch()
-    for incident in worlds.wait_for_incidents((TRAINERS, ENGINE)):
+    (cluster.folder / "hang-trainer").touch()
+    for incident in cluster.wait_for_incidents((TRAINERS, ENGINE), known=known):
         assert incident.verdict.culprit_ranks == (1,)
         assert incident.verdict.kind == "stall"
         assert not incident.verdict.proven
@@ -96,26 +114,30 @@ def test_a_trainer_that_hangs_is_named_to_the_engines_host(worlds: Cluster) -> N
             "0",
             "engine/0",
         }
+    let_go(cluster.folder, "trainer")
+    return wait_until_over(cluster)
 
 
-def test_an_engine_that_is_late_is_a_warning_that_ends(worlds: Cluster) -> None:
-    """It answers a prompt for longer than the patience, and then goes on: nothing is called a hang."""
-    (worlds.folder / "late").touch()
-    found = worlds.wait_for_incidents((TRAINERS, ENGINE), warning=True)
-    assert {incident.verdict.kind for incident in found} == {"straggler"}
-    named = {culprits(incident) for incident in found}  # on a loaded machine one of the two is there before the other
-    assert all(one and set(one) <= {"engine/0", "engine/1"} for one in named), named
-    (worlds.folder / "late").unlink()
-    wait_for_updates(worlds.folder)
-    wait_for(lambda: all(worlds.incidents(n)[0].ended_at for n in (TRAINERS, ENGINE)), 60.0, "the warning to be over")
-    assert all(len(worlds.incidents(n)) == 1 for n in (TRAINERS, ENGINE))
+def _engine(cluster: Cluster, known: set[str]) -> set[str]:
+    """Its worker reads a pipe that nobody writes to: both hosts have the one incident, with its line."""
+    (cluster.folder / "hang-engine").touch()
+    for incident in cluster.wait_for_incidents((TRAINERS, ENGINE), known=known):
+        verdict = incident.verdict
+        assert culprits(incident) == ("engine/1",)
+        assert verdict.kind == "stall", "the other worker of the engine waits for it, too"
+        assert not verdict.proven
+        assert verdict.cause is not None
+        assert verdict.cause.id == "blocked-io"
+        assert {0, 1} <= set(verdict.waiting_ranks)
+    let_go(cluster.folder, "engine")
+    return wait_until_over(cluster)
 
 
-def test_nothing_is_proven_where_an_agent_is_missing(worlds: Cluster) -> None:
+def _unseen(cluster: Cluster, known: set[str]) -> None:
     """The engine's agent is gone when it hangs: who is at the other end is not known, and nobody is blamed for it."""
-    worlds.agents[ENGINE].end()
-    (worlds.folder / "hang-engine").touch()
-    (incident,) = worlds.wait_for_incidents((TRAINERS,), warning=True)
+    cluster.agents[ENGINE].end()
+    (cluster.folder / "hang-engine").touch()
+    (incident,) = cluster.wait_for_incidents((TRAINERS,), warning=True, known=known)
     assert not incident.verdict.proven
     assert incident.verdict.kind == "straggler"
     assert not {0, 1} & set(incident.verdict.culprit_ranks)

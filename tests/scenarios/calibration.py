@@ -25,7 +25,7 @@ from scenarios.recording import case_of, kept_hangs, sample
 
 TABLE = HERE.parent.parent / "watchdog" / "hangwatch" / "causes" / "calibration.json"
 #: The same of one hang in so many.
-TABLE_OF_SAMPLE, ONE_IN = HERE / "calibration_of_sample.json", 10
+TABLE_OF_SAMPLE, ONE_IN = HERE / "calibration_of_sample.json", 20
 
 #: Of a cause with fewer hangs than these the rates say nothing.
 _FEW = 3

@@ -15,7 +15,7 @@ from scenarios.recording import case_of, sample, verdict_of
 
 ENTRIES = captured(load_catalogue())
 FAMILIES = sorted({entry.family for entry in ENTRIES})
-SAMPLE = sample(ENTRIES, 10)
+SAMPLE = sample(ENTRIES, 20)
 PARTS = ("stacks", "flight", "progress", "processes", "sources", "sites", "rank")
 
 

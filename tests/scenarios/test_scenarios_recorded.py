@@ -35,7 +35,7 @@ def parted(one_in: int) -> tuple[list[Entry], list[Entry]]:
     return [e for e in RECORDED if e.scenario.name in kept], [e for e in RECORDED if e.scenario.name not in kept]
 
 
-TENTH, OTHER_TENTHS = parted(10)
+TWENTIETH, OTHERS = parted(20)
 #: So many ranks, about: the captures of tests/fixtures are made larger still (tests/causes/test_causes_scale.py).
 ENLARGED = 24
 #: Truths that are not met, and why. An entry that is met by now makes its test fail: take it out then.
@@ -70,7 +70,7 @@ HELD_OUT_BEFORE = {"culprits": 0.993, "cause_first": 0.972, "cause_in_three": 0.
 NCCL_BAR = {"culprits": 0.97, "cause_first": 0.92, "cause_in_three": 0.97}
 
 each_part = pytest.mark.parametrize(
-    "entries", [pytest.param(TENTH, id="sample"), pytest.param(OTHER_TENTHS, id="others", marks=pytest.mark.soak)]
+    "entries", [pytest.param(TWENTIETH, id="sample"), pytest.param(OTHERS, id="others", marks=pytest.mark.soak)]
 )
 
 
@@ -242,8 +242,8 @@ def _assert_same(entry: Entry, variant: _Variant) -> Verdict:
 @pytest.mark.parametrize(
     "entry",
     [
-        *(pytest.param(entry, id=entry.scenario.name) for entry in TENTH),
-        *(pytest.param(entry, id=entry.scenario.name, marks=pytest.mark.soak) for entry in OTHER_TENTHS),
+        *(pytest.param(entry, id=entry.scenario.name) for entry in TWENTIETH),
+        *(pytest.param(entry, id=entry.scenario.name, marks=pytest.mark.soak) for entry in OTHERS),
     ],
 )
 def test_no_verdict_depends_on_the_numbers_of_ranks_or_the_size_of_the_job(entry: Entry) -> None:

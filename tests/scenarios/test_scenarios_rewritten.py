@@ -35,7 +35,7 @@ FLOORS = {
     "grouped_loader for loader": Shares(0.96, 0.995, 0.96),
 }
 ENTRIES = [entry for entry, _ in kept_hangs(load_catalogue())]
-SAMPLE = sorted(sample(ENTRIES, 3))[::24]
+SAMPLE = sorted(sample(ENTRIES, 3))[::48]
 
 
 @pytest.mark.parametrize("how", REWRITTEN)

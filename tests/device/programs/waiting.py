@@ -1,7 +1,8 @@
 """A wait, by its name. Lines say how far each rank is; after the time limit torch's watchdog says that it hangs.
 
-``absent``: after a common start, rank 2 does not come. ``late``: rank 1 comes to the first collective once a pipe is written
-to. ``kinds``, ``sizes``: both come with different operations. ``dies``: rank 1 ends without a word. ``steady``: nothing is wrong.
+``absent``: after a common start, the last rank does not come. ``late``: rank 1 comes to the first collective once a pipe is
+written to. ``kinds``, ``sizes``: both come with different operations. ``dies``: rank 1 ends without a word. ``steady``: nothing
+is wrong.
 """
 
 import os
@@ -52,7 +53,7 @@ for _ in range(3):
 x[0].item()
 if case == "dies" and rank == 1:
     os._exit(0)
-if case == "absent" and rank == 2:
+if case == "absent" and rank == dist.get_world_size() - 1:
     say("stays away")
     signal.pause()
 began = time.monotonic()
