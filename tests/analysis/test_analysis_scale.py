@@ -13,7 +13,7 @@ from hangwatch.analysis.case import build_case
 from hangwatch.analysis.operations.alignment import History
 from hangwatch.analysis.operations.histories import condense, first_after, first_disagreement, histories_of
 from hangwatch.analysis.operations.signatures import signature
-from hangwatch.analysis.waiting.sinks import find_sinks
+from hangwatch.analysis.waiting.graph import find_sinks
 from hangwatch.model.collectives import FlightRecord, Group, Operation, OperationColumns, in_flight
 from worlds import NOW_NS, operation, rank, world
 

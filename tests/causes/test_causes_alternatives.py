@@ -53,7 +53,6 @@ def test_data_that_ended_needs_a_loop() -> None:
         ("feeder-has-returned", "thread-stall", "rank-raised", "ended the thread that rank"),
         ("future-within-a-future", "thread-stall", "lock-deadlock", "needs something that the main thread holds"),
         ("polling-for-a-file", "unknown", "blocked-io", "polls for something"),
-        ("zero3-validated-on-main", "ranks-diverged", "sharded-forward-divergence", "which needs every rank"),
         ("fsdp2-norm-on-rank0", "ranks-diverged", "checkpoint-on-some-ranks", "gathers whole parameters"),
         ("early-exit-in-atexit", "early-exit", "rank-raised", "no traceback was found"),
         ("joined-before-it-was-heard", "child-stall", "rank0-work", "only one rank has to do"),

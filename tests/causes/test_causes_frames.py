@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.analysis.divergence.frames import same_function
-from hangwatch.analysis.places import bare
+from hangwatch.analysis.places import bare, same_function
 from hangwatch.model.stacks import Frame
 
 

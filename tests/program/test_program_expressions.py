@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.program.expressions import is_called_in_part
+from hangwatch.program.lines import is_called_in_part
 
 
 @pytest.mark.parametrize(

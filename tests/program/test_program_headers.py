@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from hangwatch.program.headers import read_header
+from hangwatch.program.lines import read_header
 
 
 @pytest.mark.parametrize(

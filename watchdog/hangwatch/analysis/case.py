@@ -11,8 +11,7 @@ from hangwatch.analysis.divergence.loop import Loop
 from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.idle import Idleness, find_idleness
 from hangwatch.analysis.operations.alignment import History
-from hangwatch.analysis.operations.backends import apart_by_backend
-from hangwatch.analysis.operations.records import without_torn_records
+from hangwatch.analysis.operations.records import apart_by_backend, without_torn_records
 from hangwatch.analysis.ranks.joining import NONE_EXCLUDED, ExcludedThreads, view_ranks
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.situation import Situation, view_still_since_ns

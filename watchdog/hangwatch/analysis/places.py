@@ -1,10 +1,14 @@
-"""Which function a frame is of, and whose code: the user's, a framework's, or the interpreter's. Pure."""
+"""Small questions asked of frames and call paths: which function, and whose code: the user's, a framework's, the interpreter's.
+
+Pure. Paths are deepest first; names may be qualified (``Trainer.train``) or bare.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from hangwatch.model.incident import SourceLine
 from hangwatch.model.stacks import Frame
@@ -40,6 +44,22 @@ FRAMEWORKS = frozenset(
     }
 )  # fmt: skip
 
+#: Packages that only carry out calls: their own loops and conditions say nothing of the program.
+_CARRIERS = frozenset(
+    {
+        "torch",
+        "accelerate",
+        "deepspeed",
+        "numpy",
+        "tqdm",
+        "typing_extensions",
+        "wrapt",
+        "decorator",
+        "deprecated",
+        "six",
+    }
+)
+
 
 def is_interpreter(frame: Frame) -> bool:
     """True if the frame is the standard library's, our probe's, frozen, or has no file at all."""
@@ -72,6 +92,49 @@ def package_of(frame: Frame) -> str | None:
     # py-spy's text has files as they are imported.
     name = found.group(1).removesuffix(".py") if found else frame.file.partition("/")[0]
     return name if name in FRAMEWORKS else None
+
+
+def where(frame: Frame) -> str:
+    """Return a frame for people: ``report (train/loop.py:20): dist.all_reduce(mean)``."""
+    text = f": {frame.source}" if frame.source else ""
+    return f"{bare(frame)} ({short_path(frame.file)}:{frame.line}){text}"
+
+
+def is_program(frame: Frame) -> bool:
+    """True if the frame is the user's or a trainer's, and not of a library that only carries out calls."""
+    return _is_program_file(frame.file)
+
+
+@lru_cache(maxsize=4096)  # every frame of every recorded operation asks, and there are few files
+def _is_program_file(file: str) -> bool:
+    frame = Frame("", file, 0)
+    return not is_interpreter(frame) and package_of(frame) not in _CARRIERS
+
+
+def function_of(frame: Frame) -> tuple[str, str]:
+    """Return the file and the bare name of a frame's function."""
+    return (frame.file, bare(frame))
+
+
+def same_function(one: Frame, other: Frame) -> bool:
+    """True if two frames are of one function; if both names are qualified by a class, of the same class."""
+    qualified = "." in one.function and "." in other.function
+    return function_of(one) == function_of(other) and (not qualified or one.function == other.function)
+
+
+def frame_in(path: Sequence[Frame], frame: Frame) -> Frame | None:
+    """Return the frame of a path in the same function as ``frame``, by its qualified name; None if there is none."""
+    return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
+
+
+def call_path(frames: Sequence[Frame]) -> tuple[tuple[str, int], ...]:
+    """Return the file and line of each frame in the program, the deepest first: what one call site cannot tell in a helper."""
+    return tuple((f.file, f.line) for f in frames if is_program(f))
+
+
+def call_site(frames: Sequence[Frame]) -> tuple[str, int] | None:
+    """Return the file and line in the program that issued an operation: the deepest outside the carrying libraries."""
+    return next(((f.file, f.line) for f in frames if is_program(f)), None)
 
 
 def user_frames(frames: Sequence[Frame]) -> tuple[Frame, ...]:

@@ -52,6 +52,11 @@ class Situation:
     blame: Blame
 
     @property
+    def seen_culprits(self) -> list[tuple[int, RankView]]:
+        """The culprits that were seen, each with its view."""
+        return [(rank, self.views[rank]) for rank in self.blame.culprits if rank in self.views]
+
+    @property
     def operation(self) -> Operation | None:
         """The operation that most of the waiting ranks have as their frontier; if several, the oldest; None if none."""
         ranks = self.blame.waiting or self.blame.culprits
@@ -70,8 +75,7 @@ class Situation:
         if blame.shape == "cycle" or (blame.diverged_at is not None and blame.diverged_at.mismatch):
             return True
         # A culprit that waits in an operation of its own is in the wrong one, and not stuck outside of all.
-        seen = [self.views[r] for r in blame.culprits if r in self.views]
-        return any(view.state == "waiting" and not view.waits_for_no_rank for view in seen)
+        return any(view.state == "waiting" and not view.waits_for_no_rank for _, view in self.seen_culprits)
 
     @property
     def onset_ns(self) -> int | None:
@@ -108,9 +112,8 @@ class Situation:
 
     def _elsewhere(self) -> Iterator[str]:
         """Yield a line for each culprit that waits for something on another node, or for Ray tasks."""
-        for rank in self.blame.culprits:
-            view = self.views.get(rank)
-            if view is None or view.wait is not None or view.sample is None:
+        for rank, view in self.seen_culprits:
+            if view.wait is not None or view.sample is None:
                 continue
             if view.sample.elsewhere:
                 yield (
@@ -162,7 +165,7 @@ class Situation:
         # Of several faults at once, show the one whose divergence is shown.
         apart = {r for side in diverged_at.sides for r in side.ranks} if diverged_at else set()
         # Choose among culprits by their place, so that the order of ranks does not decide.
-        seen = sorted((r for r in culprits if r in self.views), key=lambda r: (r not in apart, self._path(r), r))
+        seen = sorted((r for r, _ in self.seen_culprits), key=lambda r: (r not in apart, self._path(r), r))
         culprit = next(iter(seen), None)
         alike = self._likeness(culprit) if culprit is not None else {}
         # If all waiting leads to an unseen process, show a rank that waits for it: the others wait for that rank.

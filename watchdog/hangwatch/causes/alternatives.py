@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.divergence.iterations import batch_loop
-from hangwatch.analysis.places import calls
-from hangwatch.analysis.ranks.file_locks import find_lock_file
+from hangwatch.analysis.places import where
 from hangwatch.analysis.ranks.shutdown import exit_of
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack
@@ -23,19 +21,17 @@ from hangwatch.causes.rules.rank.straggling import wait_at_barrier
 from hangwatch.causes.rules.rank.stuck import is_outside
 from hangwatch.causes.rules.rank.threads import polls, working_threads
 
-_LOADING = "torch/utils/data/"
-
 #: Returns what would have happened to the first seen culprit if the alternative were the cause; None if it does not fit.
 Alternative = Callable[[Case, RankView], str | None]
 
 
 def alternatives(case: Case, best: Match) -> list[Match]:
     """Return what the surest match may be mistaken for, in the order of the table; nothing beside one that is certain."""
-    rank = next((r for r in case.blame.culprits if r in case.views), None)
-    if best.level == "certain" or rank is None:
+    if best.level == "certain" or not case.seen_culprits:
         return []
+    rank, view = case.seen_culprits[0]
     evidence = (*at_stack(case, rank), *at_process(case, rank))
-    found = ((cause, would(case, case.views[rank])) for cause, would in TABLE.get(best.cause, {}).items())
+    found = ((cause, would(case, view)) for cause, would in TABLE.get(best.cause, {}).items())
     return [Match(cause, "possible", said, evidence) for cause, said in found if said is not None]
 
 
@@ -48,16 +44,6 @@ def _data_ended(case: Case, view: RankView) -> str | None:
                 f"Perhaps rank {view.rank} had fewer iterations of `{loop[1].text}`; rank {rank} is still in that loop."
             )
     return None
-
-
-def _child_does_not_answer(_: Case, view: RankView) -> str | None:
-    """Return that a child does not answer, if the rank waits on a pipe whose only other end is that child; else None."""
-    child = view.sample.child_at_pipe if view.sample is not None else None
-    return (
-        f"Perhaps the child {child.name} (process {child.pid}) of rank {view.rank} does not answer."
-        if child is not None
-        else None
-    )
 
 
 def _left_by_itself(case: Case, view: RankView) -> str:
@@ -85,21 +71,6 @@ def _awaited_at_a_barrier(case: Case, view: RankView) -> str | None:
 
 def _computes(_: Case, view: RankView) -> str:
     return f"Perhaps rank {view.rank} is in a loop or a call that never ends."
-
-
-def _loads(_: Case, view: RankView) -> str | None:
-    frame = calls(view.frames, _LOADING)
-    if frame is None:
-        return None
-    return f"Perhaps data loading is stuck in the main process, without workers: {where(frame)}."
-
-
-def _lock_of_a_file(_: Case, view: RankView) -> str | None:
-    last = view.sample
-    held = last is not None and (last.syscall == "flock" or last.lock_owner is not None)
-    if not held and find_lock_file(view.frames) is None:
-        return None
-    return f"Perhaps the lock is held by a rank that itself waits for rank {view.rank}."
 
 
 def _for_a_thread(_: Case, view: RankView) -> str:
@@ -147,16 +118,6 @@ def _child_outside(_: Case, view: RankView) -> str | None:
     )
 
 
-def _thread_outside(_: Case, view: RankView) -> str | None:
-    working = working_threads(view)
-    if not working:
-        return None
-    return (
-        f"Perhaps a thread of rank {view.rank} waits for a file, a pipe or a connection, in "
-        f"{where(working[0].frames[0])}."
-    )
-
-
 def _looks_again(_: Case, view: RankView) -> str | None:
     frame = polls(view)
     if frame is None:
@@ -168,24 +129,18 @@ def _looks_again(_: Case, view: RankView) -> str | None:
 TABLE: Mapping[str, Mapping[str, Alternative]] = {
     "early-exit": {"ranks-diverged": _left_by_itself, "rank-raised": _raised},
     "rank-died": {"rank-raised": _raised},
-    "busy-loop": {"rank0-work": _works_alone, "dataloader-stall": _loads},
+    "busy-loop": {"rank0-work": _works_alone},
     "rank0-work": {"busy-loop": _computes},
     "straggler": {"busy-loop": _computes, "rank0-work": _works_alone},
     "gil-held": {"busy-loop": _computes},
     "dataloader-stall": {"blocked-io": _child_outside},
-    "blocked-io": {
-        "child-stall": _child_does_not_answer,
-        "lock-deadlock": _lock_of_a_file,
-        "dataloader-stall": _loads,
-        "rank0-work": _awaited_at_a_barrier,
-    },
+    "blocked-io": {"rank0-work": _awaited_at_a_barrier},
     "child-stall": {"blocked-io": _child_outside, "rank0-work": _awaited_at_a_barrier},
     "lock-deadlock": {"thread-stall": _for_a_thread},
     "thread-stall": {
         "rank-raised": _thread_failed,
         "ranks-diverged": _left_out,
         "lock-deadlock": _for_a_lock,
-        "blocked-io": _thread_outside,
     },
     "waits-for-request": {"ranks-diverged": _returned_early},
     "unknown": {"blocked-io": _looks_again, "busy-loop": _looks_again},

@@ -13,7 +13,7 @@ from functools import cache
 import msgspec
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import is_program
+from hangwatch.analysis.places import is_program
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.match import Match
 

@@ -8,12 +8,11 @@ from itertools import islice
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.find import annotated
-from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.divergence.iterations import around
 from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.divergence.values import DecidingValue, deciding_values
 from hangwatch.analysis.operations.signatures import describe
-from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.places import user_frame, where
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import ProcessSample
@@ -32,8 +31,7 @@ _VALUES_SHOWN = 4
 
 def present_culprits(case: Case) -> list[tuple[int, RankView]]:
     """Return the culprits that are seen, neither gone nor stopped, and by their stacks wait for no other rank."""
-    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views]
-    return [(r, v) for r, v in found if not v.gone and v.motion.state != "stopped" and v.wait is None]
+    return [(r, v) for r, v in case.seen_culprits if not v.gone and v.motion.state != "stopped" and v.wait is None]
 
 
 def stuck_culprits(case: Case) -> list[tuple[int, RankView]]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from hangwatch.analysis.case import Case
 from hangwatch.causes.alternatives import alternatives
 from hangwatch.causes.match import Match, Rule
-from hangwatch.causes.near import come_near
 from hangwatch.causes.precedence import order, with_alternatives
+from hangwatch.causes.rules import unknown
 from hangwatch.causes.rules.diverged import (
     checkpoint,
     evaluation,
@@ -22,47 +21,25 @@ from hangwatch.causes.rules.diverged import (
     sharded,
     thread_order,
 )
-from hangwatch.causes.rules.job import nodes, unknown
 from hangwatch.causes.rules.rank import (
     children,
-    cycles,
     failing,
     lost,
-    meeting,
     mutexes,
     requests,
     straggling,
     stuck,
-    tasks,
     threads,
-    worlds,
 )
 from hangwatch.hardware import causes as hardware
 from hangwatch.serving import causes as serving
 from hangwatch.training.analysis.case import TrainingCase
 from hangwatch.training.causes import nonfinite, unlabelled
 
-#: Rules about one rank that is there: what it does or waits for by itself.
-_OF_ONE_RANK: tuple[Rule, ...] = (
+RULES: tuple[Rule, ...] = (
+    checkpoint.checkpoint,
     children.child_stall,
     children.fork_deadlock,
-    mutexes.mutex_deadlock,
-    straggling.busy_loop,
-    straggling.compiling,
-    straggling.rank0_work,
-    straggling.straggler,
-    stuck.blocked_io,
-    stuck.dataloader,
-    stuck.debugger,
-    stuck.gil_held,
-    tasks.task_stall,
-    threads.lock_deadlock,
-    threads.thread_stall,
-)
-
-RULES: tuple[Rule, ...] = (
-    *_OF_ONE_RANK,
-    checkpoint.checkpoint,
     evaluation.tuple_labels,
     failing.failed_and_ending,
     failing.failed_and_handling,
@@ -72,17 +49,19 @@ RULES: tuple[Rule, ...] = (
     groups.left_out,
     groups.point_to_point,
     hardware.fabric,
-    hardware.own_communicator,
     hardware.failed_device,
     hardware.hanging_device,
+    hardware.own_communicator,
     lost.died,
     lost.early_exit,
     lost.init_missing,
     lost.left_over,
+    lost.node_lost,
+    lost.peer_world_lost,
     lost.raised,
     lost.stopped,
-    meeting.store_unreachable,
-    nodes.node_lost,
+    lost.store_unreachable,
+    mutexes.mutex_deadlock,
     operations.branches,
     operations.items,
     operations.message,
@@ -90,15 +69,25 @@ RULES: tuple[Rule, ...] = (
     operations.roots,
     operations.tensors,
     paths.ranks_diverged,
+    requests.request_cycle,
     requests.waits_for_request,
-    cycles.request_cycle,
     serving.engine_stalled,
     serving.waits_for_slot,
     sharded.generate_length,
     sharded.sharded_forward,
+    straggling.busy_loop,
+    straggling.compiling,
+    straggling.rank0_work,
+    straggling.straggler,
+    stuck.blocked_io,
+    stuck.dataloader,
+    stuck.debugger,
+    stuck.gil_held,
     thread_order.thread_order,
+    threads.lock_deadlock,
+    threads.task_stall,
+    threads.thread_stall,
     unknown.unknown,
-    worlds.peer_world_lost,
 )
 
 #: Why a training that runs learns nothing.
@@ -124,8 +113,7 @@ failed: Counter[str] = Counter()
 
 def explain(case: Case) -> tuple[Match, ...]:
     """Return all that fits the case, the surest first. There is always one: ``unknown`` says what was seen."""
-    found = weigh(case, find_matches(case))
-    return found if case.blame.shape == "outside" else _with_near(case, found)
+    return weigh(case, find_matches(case))
 
 
 def find_matches(case: Case) -> list[Match]:
@@ -138,16 +126,6 @@ def weigh(case: Case, found: Sequence[Match]) -> tuple[Match, ...]:
     ordered = order(found)
     more = _guarded(alternatives, case, ordered[0]) if case.blame.shape != "outside" else None
     return with_alternatives(ordered, more or ())
-
-
-def _with_near(case: Case, found: tuple[Match, ...]) -> tuple[Match, ...]:
-    """Return the matches; if nothing fits, ``unknown`` also names the causes that came near, and what each lacks."""
-    first = found[0]
-    if first.cause != "unknown":
-        return found
-    causes = {match.cause for match in found}
-    near = _guarded(come_near, case, causes, lambda other: _apply(_OF_ONE_RANK, other)) or ()
-    return (replace(first, evidence=(*first.evidence, *near)), *found[1:])
 
 
 def explain_training(case: TrainingCase) -> tuple[Match, ...]:

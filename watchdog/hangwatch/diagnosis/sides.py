@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import call_site
+from hangwatch.analysis.places import call_site
 from hangwatch.causes.match import Match
 
 

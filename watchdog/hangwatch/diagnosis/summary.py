@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import where
-from hangwatch.analysis.places import user_frame
+from hangwatch.analysis.places import user_frame, where
 from hangwatch.model.incident import Cause, Kind
 from hangwatch.model.text import format_ranks
 

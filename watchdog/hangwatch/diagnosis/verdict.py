@@ -9,12 +9,11 @@ import msgspec
 from hangwatch.analysis.case import Case, build_case
 from hangwatch.analysis.divergence.call_sites import first_difference
 from hangwatch.analysis.divergence.find import annotated
-from hangwatch.analysis.divergence.frames import call_path
 from hangwatch.analysis.divergence.relate import Difference
 from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience
-from hangwatch.analysis.places import source_lines
+from hangwatch.analysis.places import call_path, source_lines
 from hangwatch.analysis.ranks.views import view_rank
 from hangwatch.causes.calibration import is_whole
 from hangwatch.causes.match import Match

@@ -34,7 +34,7 @@ class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     only cleans up is a ``with``), ``except``, ``finally``, ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``:
     an ``if ..: return`` (or continue, break, raise) that comes before, or the function's ``@cache``. ``line`` is where its header
     is, ``text`` the header as it is written, on one line; of a guard with the word by which it leaves: ``if not batch: return``.
-    ``program.headers`` says what is in it.
+    ``program.lines`` says what is in it.
     ``iterations``: how those of a loop are counted, where they are. ``exhausts``: a loop that nothing but the end of its data
     ends (of a ``while``: those in the container that it empties), and in which each iteration calls something besides a sleep:
     whoever is in the next one has got on. ``exits``: the conditions under which a ``break`` leaves a loop, as they are written.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import where
-from hangwatch.analysis.places import calls, user_frame
+from hangwatch.analysis.places import calls, user_frame, where
 from hangwatch.analysis.ranks.requests import find_awaiting
 from hangwatch.analysis.ranks.threads import find_serving
 from hangwatch.causes.evidence import at_process, at_stack, stuck_culprits

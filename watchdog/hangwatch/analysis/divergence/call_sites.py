@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from hangwatch.analysis.divergence.frames import call_path, call_site
 from hangwatch.analysis.divergence.relate import Difference, Fork, Side
 from hangwatch.analysis.operations.alignment import GroupKey
 from hangwatch.analysis.operations.signatures import describe
+from hangwatch.analysis.places import call_path, call_site
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Frame

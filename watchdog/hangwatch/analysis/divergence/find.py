@@ -9,10 +9,10 @@ from functools import cached_property
 import msgspec
 
 from hangwatch.analysis.divergence.call_sites import first_difference
-from hangwatch.analysis.divergence.frames import call_site, function_of, is_program
 from hangwatch.analysis.divergence.iterations import LOOPS, above_model, over_modules, steps_of
 from hangwatch.analysis.divergence.loop import Loop, loop_of
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, is_given, relate
+from hangwatch.analysis.places import call_site, function_of, is_program
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
 

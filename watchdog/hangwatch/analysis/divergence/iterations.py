@@ -6,12 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangwatch.analysis.divergence.frames import call_site, function_of, is_program
-from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.places import bare, call_site, calls, function_of, is_program
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.collectives import Operation
 from hangwatch.model.stacks import Block, Frame
-from hangwatch.program.headers import header_of
+from hangwatch.program.lines import header_of
 
 LOOPS = frozenset({"for", "while"})
 
@@ -33,7 +32,7 @@ class Steps:
         Two visits have something else between them: it has been seen before this one, or lies in the same function.
         """
         last = inside(self.before.frames or (), frame, block) if self.before is not None else None
-        if last is None or (last.line > frame.line and _loops(frame)):
+        if last is None or (last.line > frame.line and frame.loops):
             return False  # further down in the block: that was in the iteration before
         index = len(self.operations)
         while index > 0 and inside(self.operations[index - 1].frames or (), frame, block) is not None:
@@ -181,7 +180,3 @@ def over_modules(path: Sequence[Frame], index: int, loop: Block) -> bool:
 
 def _calls_module(frame: Frame) -> bool:
     return calls((frame,), "torch/nn/modules/module.py", "_call_impl", "_wrapped_call_impl") is not None
-
-
-def _loops(frame: Frame) -> set[tuple[str, int]]:
-    return {(b.kind, b.line) for b in frame.blocks if b.kind in LOOPS}

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
-from hangwatch.analysis.divergence.frames import frame_in, function_of, is_program
 from hangwatch.analysis.divergence.iterations import (
     LOOPS,
     batch_loop,
@@ -17,10 +16,10 @@ from hangwatch.analysis.divergence.iterations import (
 )
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side
 from hangwatch.analysis.divergence.values import fewer_iterations
-from hangwatch.analysis.places import package_of
+from hangwatch.analysis.places import frame_in, function_of, is_program, package_of
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
-from hangwatch.program.headers import header_of
+from hangwatch.program.lines import header_of
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from hangwatch.analysis.divergence.frames import is_program, same_function
 from hangwatch.analysis.divergence.iterations import LOOPS, count_iterations, in_backward, item_of, iterations_ahead
 from hangwatch.analysis.operations.alignment import GroupKey
-from hangwatch.analysis.places import bare, package_of
+from hangwatch.analysis.places import bare, is_program, package_of, same_function
 from hangwatch.model.stacks import Block, Frame
-from hangwatch.program.expressions import arguments_of_calls
-from hangwatch.program.headers import header_of
+from hangwatch.program.lines import arguments_of_calls, header_of
 
 CONDITIONS = frozenset({"if", "else", "except", "case"})
 
@@ -277,15 +275,11 @@ def _of_a_trainer(frame: Frame | None, across: Frame | None, block: Block) -> bo
 def _relate_guards(mine: Side, theirs: Side, a: Frame, b: Frame, *, tie: bool) -> Fork | None:
     """Return the fork by a guard in a loop that both lines are in; None if there is none.
 
-    If only ``theirs`` is past it, ``mine`` has skipped; if only ``mine`` is, it is a branch (on a tie a skip).
+    Only ``theirs`` is past it: ``mine`` has skipped.
     """
     own, other = _guards(a, b), _guards(b, a)
     if other and not own:
         return Fork(mine, theirs, "skip", other[-1], theirs.rank, ranked=header_of(other[-1]).by_rank, sure=not tie)
-    if own and not other:
-        ranked = header_of(own[-1]).by_rank
-        relation: Relation = "skip" if tie and not ranked else "branch"
-        return Fork(mine, theirs, relation, own[-1], mine.rank, ranked=ranked, sure=not tie)
     return None
 
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hangwatch.analysis.divergence.frames import function_of
 from hangwatch.analysis.divergence.iterations import LOOPS, around
 from hangwatch.analysis.divergence.relate import Fork, Side
+from hangwatch.analysis.places import function_of
 from hangwatch.analysis.situation import Situation
 from hangwatch.model.stacks import Block, Frame
-from hangwatch.program.headers import header_of, names_rank
+from hangwatch.program.lines import header_of, names_rank
 
 _VALUE = re.compile(r"(?:int=(?P<int>-?\d+)|bool=(?P<bool>True|False)|str\((?P<str>\d+)\)|(?P<none>None))")
 _CONTAINER = re.compile(r"(?:list|tuple|dict)\[(?P<items>.*)\]?", re.DOTALL)
@@ -77,14 +77,12 @@ def deciding_values(case: Situation, fork: Fork) -> tuple[DecidingValue, ...]:
         return ()
     if block.kind == "for":
         expression = _header(block, "range")
-        explains = expression is not None and _explains_rounds(expression, one, other)
+        explains = expression is not None and _has_more_rounds(expression, one, other)
     else:
-        expression = _test(block)
-        holds = block.kind not in {"else", "guard"}
-        explains = (
-            expression is not None and _outcome(expression, one) is holds and _outcome(expression, other) is not holds
-        )
-        explains = explains and expression is not None and _outcome(expression, other) is not None
+        header, holds = header_of(block), block.kind not in {"else", "guard"}
+        expression = header.tree if header.word != "for" else None
+        found = [_outcome(expression, frame) for frame in (one, other)] if expression is not None else []
+        explains = found == [holds, not holds]
     if expression is None or not explains:
         return ()
     # The rank itself and the iteration differ anyway: they explain nothing.
@@ -120,24 +118,16 @@ def _same_function(side: Side, frame: Frame | None) -> Frame | None:
     return next((f for f in side.path if frame is not None and function_of(f) == function_of(frame)), None)
 
 
-def _test(block: Block) -> ast.expr | None:
-    """Return the condition of a block; None if it has none or its header was cut."""
-    return header_of(block).tree if header_of(block).word != "for" else None
-
-
 def _header(block: Block, *functions: str) -> ast.expr | None:
     """Return what a loop goes over if that is a call of one of these functions, else None."""
     header = header_of(block)
     return header.tree if header.over.partition("(")[0] in functions else None
 
 
-def _explains_rounds(expression: ast.expr, inside: Frame, past: Frame) -> bool:
+def _has_more_rounds(expression: ast.expr, inside: Frame, past: Frame) -> bool:
     """True if the side in the loop has more iterations of it."""
-    more, fewer = _iterations(expression, inside), _iterations(expression, past)
-    if more is not None and fewer is not None:
-        return more > fewer
-    first, later = (_start(expression, frame) for frame in (inside, past))
-    return first is not None and later is not None and first < later
+    more, fewer = (_iterations(expression, frame) for frame in (inside, past))
+    return more is not None and fewer is not None and more > fewer
 
 
 def fewer_iterations(loop: Block, inside: Frame, past: Frame, count: int, last: int) -> int | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hangwatch.analysis.places import find_event_loop, is_interpreter, package_of
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Block, Frame, Position, StackSample, ThreadStack
-from hangwatch.program.headers import header_of
+from hangwatch.program.lines import header_of
 
 #: A loop by its thread, the depth and place of its frame, its line and the variable that holds its items.
 _Loop = tuple[int, int, str, str, int, str]

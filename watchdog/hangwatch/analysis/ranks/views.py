@@ -246,11 +246,6 @@ def _marked_outside(capture: RankCapture, wait: Wait) -> Wait:
 
 
 def _read_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
-    wait = _read_own_wait(capture, frames, pending)
-    return _marked_outside(capture, wait) if wait is not None else None
-
-
-def _read_own_wait(capture: RankCapture, frames: Sequence[Frame], pending: Sequence[Operation]) -> Wait | None:
     wait = read_communicator(frames) or read_wait(frames) or (read_destructor(frames) if pending else None)
     last = capture.sample
     if wait is None and last is not None and last.store is not None and frames:
@@ -320,7 +315,8 @@ def view_from(
     capture = taken if thread is None else seen_from(taken, thread)
     threads = threads_of(capture)
     frames = next((t.frames for t in threads if t.is_main), ())
-    wait = _read_wait(capture, frames, pending)
+    read = _read_wait(capture, frames, pending)
+    wait = _marked_outside(capture, read) if read is not None else None
     # What a rank did before its operation says nothing about its wait. An operation without a record began at the latest
     # when the thread that waits for it last ran.
     began_ns = pending[0].created_ns if pending else still_since_ns(capture) if wait is not None else None

@@ -14,7 +14,7 @@ from typing import Literal
 from hangwatch.analysis.places import bare, calls, find_event_loop, is_interpreter
 from hangwatch.model.processes import POLLS, SELECTS, ProcessSample
 from hangwatch.model.stacks import Block, Frame, ThreadStack
-from hangwatch.program.headers import header_of, read_header
+from hangwatch.program.lines import header_of, read_header
 
 Place = Literal["tasks", "server", "commands"]
 

@@ -15,7 +15,7 @@ from typing import Literal
 from hangwatch.analysis.places import bare
 from hangwatch.model.collectives import DEFAULT_GROUP
 from hangwatch.model.stacks import Frame
-from hangwatch.program.headers import header_of
+from hangwatch.program.lines import header_of
 
 WaitKind = Literal[
     "collective",

@@ -12,9 +12,8 @@ from hangwatch.analysis.places import bare
 from hangwatch.analysis.ranks.file_locks import all_blocked_by_files
 from hangwatch.analysis.ranks.shutdown import failed_ranks
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.analysis.waiting.graph import Edge, WaitGraph
+from hangwatch.analysis.waiting.graph import Edge, WaitGraph, find_sinks, has_circle
 from hangwatch.analysis.waiting.proofs import find_mismatches, have_left_over, prove_cycle, prove_gone, prove_mismatch
-from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
 from hangwatch.model.numbers import is_guest
 
 #: Do not single out a rank in a larger circle: the search costs the square of its size.

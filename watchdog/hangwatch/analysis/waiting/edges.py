@@ -12,8 +12,7 @@ from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.waits import Wait, in_torch_distributed
 from hangwatch.analysis.waiting.answers import answer_edges, find_departed
-from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph
-from hangwatch.analysis.waiting.sinks import find_sinks, has_circle
+from hangwatch.analysis.waiting.graph import Edge, Reason, WaitGraph, find_sinks, has_circle
 from hangwatch.analysis.waiting.stores import find_setters, names_one
 from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation
 from hangwatch.model.numbers import is_guest, same_world

@@ -9,17 +9,15 @@ from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import comes_as_ever, departing
-from hangwatch.analysis.divergence.frames import is_program, where
 from hangwatch.analysis.divergence.relate import Fork, Side
-from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.places import bare, calls, is_program, where
 from hangwatch.analysis.ranks.threads import find_thread, side_threads
 from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.match import Level, Match
 from hangwatch.causes.rules.rank.threads import waits_for_thread
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Frame
-from hangwatch.program.expressions import arguments_of_calls
-from hangwatch.program.headers import header_of
+from hangwatch.program.lines import arguments_of_calls, header_of
 
 _SAVES = re.compile(
     r"(?:^|_)(?:save|saves|saving|export|ckpt|checkpoints?|checkpointing|consolidated?|state_?dicts?)(?:_|$|to|d$)"

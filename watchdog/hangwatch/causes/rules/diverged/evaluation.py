@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import call_site, where
 from hangwatch.analysis.divergence.iterations import steps_of
 from hangwatch.analysis.divergence.relate import Side
-from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.places import bare, call_site, calls, where
 from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.match import Level, Match
 from hangwatch.model.incident import Evidence
@@ -22,8 +21,6 @@ _GATHERS = ("gather", "_gpu_gather", "pad_across_processes", "recursively_apply"
 _GATHERED = ("data", "tensor", "input_data", "object")
 _LABELS = re.compile(r"\blabels?\b")
 _LOSS = re.compile(r"\bloss(?:es)?\b")
-#: ``accelerate/data_loader.py`` (1.15): ``even_batches`` is true unless the user says otherwise.
-_EVEN_LOADERS = frozenset({"DataLoaderShard", "DataLoaderDispatcher"})
 _NESTED_LOCAL = re.compile(r"^(?:tuple|list|dict)\b")
 
 
@@ -117,8 +114,7 @@ def _container_in_midst(case: Case, side: Side, other: Side) -> tuple[str, Level
     length = described.count("Tensor") if described.startswith("tuple") and "..." not in described else 0
     if length:
         return (described, "strong") if steps.run_length() % length else None
-    even = any(name in t for f in side.path for t in (f.locals or {}).values() for name in _EVEN_LOADERS)
-    return described, "strong" if even else "likely"
+    return described, "likely"
 
 
 def _loss_gather(path: Sequence[Frame]) -> Frame | None:

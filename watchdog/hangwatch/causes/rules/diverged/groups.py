@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import is_new_place
 from hangwatch.analysis.divergence.find import fork_of
-from hangwatch.analysis.divergence.frames import call_site
-from hangwatch.analysis.divergence.relate import Fork
 from hangwatch.analysis.operations.signatures import signature
+from hangwatch.analysis.places import call_site
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_call, at_fork, at_recorder, at_stack
 from hangwatch.causes.match import Level, Match
@@ -53,8 +52,6 @@ def inversion(case: Case) -> Match | None:
         level = "possible"  # the culprits have gone past a branch that the others are in, whatever the order
     elif any(is_new_place(case, r, _path(case, r, fronts[r]), depth=1) for r in (one, other)):
         level = "possible"  # no collective was called from this place before, so there was no order
-    elif _has_passed(case, fork):
-        level = "possible"  # the culprit has passed what the others wait in, without calling it
     elif fork.relation in {"order", "same"} or (_both_usual(case, one, other, fronts) and not begun_again):
         level = "strong"
     else:
@@ -80,16 +77,6 @@ def inversion(case: Case) -> Match | None:
         "other."
     )
     return Match("group-order-inversion", level, said, evidence)
-
-
-def _has_passed(case: Case, fork: Fork) -> bool:
-    """True if the culprit's line is further down a straight piece of code than the one that the others wait in."""
-    culprits = [side for side in (fork.culprit, fork.other) if side.rank in case.blame.culprits]
-    if fork.relation != "order" or len(culprits) != 1:
-        return False
-    other = fork.other if culprits[0] is fork.culprit else fork.culprit
-    here, there = culprits[0].at, other.at
-    return here is not None and there is not None and here.line > there.line
 
 
 def left_out(case: Case) -> Match | None:
@@ -257,7 +244,7 @@ def in_schedule(view: RankView) -> bool:
 
 def left_schedule(case: Case) -> bool:
     """True if all who wait are in the schedule of a pipeline, and the culprits wait outside of it for all ranks."""
-    gone = [case.views[r] for r in case.blame.culprits if r in case.views]
+    gone = [view for _, view in case.seen_culprits]
     left = [case.views[r] for r in case.blame.waiting if r in case.views]
     if not left:  # two sides, both to blame
         left = [v for v in gone if in_schedule(v)]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import call_site, is_program
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork, Side, own_blocks, shared_loop
 from hangwatch.analysis.operations.signatures import signature
-from hangwatch.analysis.places import bare
+from hangwatch.analysis.places import bare, call_site, is_program
 from hangwatch.analysis.ranks.failing import does_not_fit
 from hangwatch.analysis.ranks.threads import is_engines
 from hangwatch.analysis.ranks.views import root_of
@@ -16,7 +15,7 @@ from hangwatch.causes.evidence import at_fork, at_recorder, at_stack
 from hangwatch.causes.match import Match
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import Evidence
-from hangwatch.program.headers import header_of, read_header
+from hangwatch.program.lines import header_of, read_header
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _COMPREHENSION = re.compile(r"(?<!async )\b(for [\w, ()]+ in (?:(?! if | for ).)+)[\])}]")

@@ -6,22 +6,38 @@ match says what parted them (``how``) as far as the program's text shows it, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import departing, early_visit
-from hangwatch.analysis.divergence.frames import is_program
 from hangwatch.analysis.divergence.loop import Loop
 from hangwatch.analysis.divergence.relate import Fork, Side, catches, depends_only_on_loop_variable, own_blocks
-from hangwatch.analysis.places import bare, package_of
+from hangwatch.analysis.places import bare, called_by_user, calls, is_program, package_of
 from hangwatch.causes.evidence import at_fork, branch_of, named, tell_values
 from hangwatch.causes.match import Match
 from hangwatch.causes.rules.diverged.groups import in_point_to_point
-from hangwatch.causes.terms import say_term
 from hangwatch.model.incident import How
 from hangwatch.model.stacks import Block, Frame
-from hangwatch.program.expressions import is_called_in_part
+from hangwatch.program.lines import is_called_in_part
+
+#: What a library does for a rank where only its own lines are on the stack: a part of a file's path, functions in it, and words.
+#: The user's line that has asked for it is on no stack any more.
+_TERMS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    # lightning 2.6: ``_ResultMetric.compute``
+    (
+        "/connectors/logger_connector/result.py",
+        ("compute",),
+        "averages a value that it has logged with `sync_dist=True`",
+    ),
+    # torchmetrics 1.9: ``Metric.sync``
+    ("torchmetrics/metric.py", ("sync",), "gathers the state of a metric from all ranks"),
+    # accelerate 1.15: ``DataLoaderDispatcher``
+    ("accelerate/data_loader.py", ("_fetch_batches",), "takes its next batch from a loader that reads for all ranks"),
+    # transformers 5.23: ``Trainer.evaluation_loop``
+    ("transformers/trainer.py", ("evaluation_loop",), "evaluates"),
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +64,7 @@ def ranks_diverged(case: Case) -> Match | None:
         case _:
             parting = _in_straight_code(case, fork)
     says = (
-        parting.says + tell_values(case, fork) + "".join(say_term(s.rank, s.path) for s in (fork.culprit, fork.other))
+        parting.says + tell_values(case, fork) + "".join(_say_term(s.rank, s.path) for s in (fork.culprit, fork.other))
     )
     evidence = at_fork(case, fork)
     return Match("ranks-diverged", "likely", says, evidence, parting.left, parting.how) if evidence else None
@@ -155,3 +171,10 @@ def _evaluated_in_part(fork: Fork) -> tuple[Side, Frame] | None:
             if partly and not any((f.file, f.line) == (frame.file, frame.line) for f in other.path):
                 return side, frame
     return None
+
+
+def _say_term(rank: int, path: Sequence[Frame]) -> str:
+    """Return a sentence on what a library does for a rank; empty if no known one does anything below the user's line."""
+    below = called_by_user(path)
+    does = next((words for part, functions, words in _TERMS if calls(below, part, *functions) is not None), "")
+    return f" Rank {rank} {does}." if does else ""

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.call_sites import early_visit
-from hangwatch.analysis.divergence.frames import is_program, same_function, where
-from hangwatch.analysis.divergence.iterations import begins_again, in_backward, steps_of
+from hangwatch.analysis.divergence.iterations import begins_again, in_backward
 from hangwatch.analysis.divergence.relate import CONDITIONS, Fork
-from hangwatch.analysis.places import bare, calls, package_of
+from hangwatch.analysis.places import bare, calls, is_program, package_of, same_function, where
 from hangwatch.causes.evidence import at_fork
 from hangwatch.causes.match import Level, Match
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Block, Frame
-from hangwatch.program.headers import header_of
+from hangwatch.program.lines import header_of
 
 _SHARDING = (
     "torch/distributed/fsdp",
@@ -157,8 +156,7 @@ def sharded_forward(case: Case) -> Match | None:
     if (experts := _exchanges_with_experts(case, fork)) is not None:
         return experts
     both = all(_computing(side.path) is not None or _in_engine(side.path) for side in (fork.culprit, fork.other))
-    same_step = fork.relation == "same" or _is_in_its_backward(case, fork)
-    if same_step and both and (sharding := sharding or _under_sharding(fork.culprit.path)) is not None:
+    if fork.relation == "same" and both and (sharding := sharding or _under_sharding(fork.culprit.path)) is not None:
         said = (
             "The ranks are in the same step but run different modules of the model, which needs "
             f"every rank in {where(sharding)}."
@@ -167,15 +165,6 @@ def sharded_forward(case: Case) -> Match | None:
             Evidence(s.rank, "stack", where(f)) for s in (fork.culprit, fork.other) if (f := _computing(s.path))
         )
         return Match("sharded-forward-divergence", "strong", said, (*shown, *at_fork(case, fork)))
-    if fork.relation == "branch" and fork.ranked and sharding is not None:
-        under, _ = fork.sides
-        if _module(under.tail) is None or _generation(under.path) is not None:
-            return None
-        said = (
-            f"Only rank {under.rank} is in a forward of the sharded model, which needs every rank, in "
-            f"{where(sharding)}."
-        )
-        return Match("sharded-forward-divergence", "possible", said, at_fork(case, fork), under.rank)
     return _runs_more_modules(case, fork)
 
 
@@ -183,7 +172,7 @@ def _exchanges_with_experts(case: Case, fork: Fork) -> Match | None:
     """Return a match if one side exchanges tokens with experts, and the other has skipped that module."""
     for side, other in fork.both_ways:
         spread = _exchanges(side.path) or _gathers_and_scatters(case, side.rank, side.path)
-        chosen = chosen_modules(side.path, spread=spread) if spread and not in_backward(side.path) else None
+        chosen = _chosen_modules(side.path) if spread and not in_backward(side.path) else None
         if chosen is None:
             continue
         frame, block = chosen
@@ -231,16 +220,13 @@ def _runs_more_modules(case: Case, fork: Fork) -> Match | None:
     return Match("sharded-forward-divergence", level, said, at_fork(case, fork), ahead.rank if exchange else None)
 
 
-def chosen_modules(path: Sequence[Frame], *, spread: bool = False) -> tuple[Frame, Block] | None:
-    """Return the condition that leaves out a part of a model spread over the ranks, and its frame; None if there is none.
-
-    ``spread``: the parts are known to be spread, and the path need not show it.
-    """
+def _chosen_modules(path: Sequence[Frame]) -> tuple[Frame, Block] | None:
+    """Return the condition that leaves out a part of a model spread over the ranks, and its frame; None if there is none."""
     entry = next((i for i in reversed(range(len(path))) if _is_entry(path[i])), None)
     if entry is None and _exchanges(path):
         # A layer that is no ``torch.nn.Module`` may be called like one.
         entry = next((i + 1 for i, f in enumerate(path) if is_program(f) and bare(f) in {"__call__", "forward"}), None)
-    if entry is None or not (spread or _exchanges(path) or _under_sharding(path)):
+    if entry is None:
         return None
     program = ((f, b) for f in path[:entry] if is_program(f) and package_of(f) is None for b in f.blocks)
     return next(((f, b) for f, b in program if b.kind in CONDITIONS or b.kind == "guard"), None)
@@ -260,10 +246,3 @@ def _in_engine(path: Sequence[Frame]) -> bool:
 def _is_entry(frame: Frame) -> bool:
     called = calls((frame,), "torch/nn/modules/module.py", "_call_impl")
     return called is not None or in_backward((frame,))
-
-
-def _is_in_its_backward(case: Case, fork: Fork) -> bool:
-    """True if one side is in the backward of a forward that the other is in: the operation before was of that forward."""
-    before = steps_of(case, fork.culprit.rank, fork.culprit.path, fork.other.rank).before
-    engine = [_in_engine(side.path) for side in (fork.culprit, fork.other)]
-    return sum(engine) == 1 and before is not None and _module(before.frames or ()) is not None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.divergence.iterations import in_backward
-from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe, signature
 from hangwatch.analysis.ranks.threads import find_thread, is_engines, program_part, threads_of
 from hangwatch.causes.evidence import at_frame, at_recorder
@@ -27,26 +26,19 @@ def thread_order(case: Case) -> Match | None:
     if diverged_at is None or not diverged_at.mismatch:
         return None
     here = case.history.at(diverged_at.group.key, diverged_at.seq)
-    sides = [side for side in diverged_at.sides if side.operation is not None]
-    for side in sides:
-        for other in sides:
-            one, two = side.ranks[0], other.ranks[0]
-            ours, theirs = here.get(one), here.get(two)
-            if side is other or ours is None or theirs is None:
-                continue
-            passed = _passed_by(case, one, ours, theirs)
-            if passed is not None:
-                level: Level = "certain" if _passed_by(case, two, theirs, ours) is not None else "strong"
-                return _match(case, level, (one, ours), (two, theirs), passed)
-    return _by_threads(case, sides, here)
+    called = [(side.ranks[0], o) for side in diverged_at.sides if (o := here.get(side.ranks[0])) is not None]
+    for (one, ours), (two, theirs) in permutations(called, 2):
+        passed = _passed_by(case, one, ours, theirs)
+        if passed is not None:
+            level: Level = "certain" if _passed_by(case, two, theirs, ours) is not None else "strong"
+            return _match(case, level, (one, ours), (two, theirs), passed)
+    return _by_threads(case, called)
 
 
-def _by_threads(case: Case, sides: Sequence[SequenceSide], here: Mapping[int, Operation]) -> Match | None:
+def _by_threads(case: Case, called: Sequence[tuple[int, Operation]]) -> Match | None:
     """Return a match if the sides' operations come from different threads on either rank, by all that it has called so far."""
-    for side, other in permutations(sides, 2):
-        one, two = side.ranks[0], other.ranks[0]
-        ours, theirs = here.get(one), here.get(two)
-        if ours is None or theirs is None or not (_caller(case, one, ours) and _caller(case, two, theirs)):
+    for (one, ours), (two, theirs) in permutations(called, 2):
+        if not (_caller(case, one, ours) and _caller(case, two, theirs)):
             continue
         before = _called_by_another(case, one, ours, theirs)
         if before is None:
@@ -62,8 +54,6 @@ def _by_threads(case: Case, sides: Sequence[SequenceSide], here: Mapping[int, Op
 
 def _called_by_another(case: Case, rank: int, ours: Operation, theirs: Operation) -> Operation | None:
     """Return the last call of a rank that looks like ``theirs``, if another thread made it than calls ``ours``; else None."""
-    if signature(ours) == signature(theirs):
-        return None
     done = (o for o in reversed(case.history.of(rank)) if o.seq < ours.seq and o.group.key == ours.group.key)
     alike = next((o for o in done if signature(o) == signature(theirs)), None)
     apart = alike is not None and _apart(case, rank, alike, ours)
@@ -89,8 +79,6 @@ def _apart(case: Case, rank: int, one: Operation, other: Operation) -> bool:
 
 def _passed_by(case: Case, rank: int, ours: Operation, theirs: Operation) -> Operation | None:
     """Return what another thread of a rank called soon after ``ours`` and looks like ``theirs``; None if there is none."""
-    if signature(ours) == signature(theirs):
-        return None
     for seq in range(ours.seq + 1, ours.seq + 1 + _NEAR):
         later = case.history.at(ours.group.key, seq).get(rank)
         if later is None:

@@ -6,17 +6,15 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import where
-from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.places import bare, calls, where
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
-from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.waits import in_torch_distributed
 from hangwatch.causes.evidence import at_process, at_stack, stuck_culprits
 from hangwatch.causes.match import Level, Match
 from hangwatch.causes.rules.rank.threads import polls, waits_for_thread, working_threads
 from hangwatch.model.incident import Evidence
 from hangwatch.model.stacks import Block, Frame
-from hangwatch.program.headers import header_of
+from hangwatch.program.lines import header_of
 
 _LOOPS = frozenset({"for", "while"})
 _EXITS = frozenset({"__exit__", "__aexit__"})
@@ -45,10 +43,9 @@ def failed_in_thread(case: Case) -> Match | None:
 
 def failed_and_ending(case: Case) -> Match | None:
     """Return a match if the main thread is at its end, with an exception on its way or a status that says so."""
-    for rank in case.blame.culprits:
-        view = case.views.get(rank)
-        last = shutdown_frame(view.frames) if view is not None and not view.gone else None
-        if view is None or last is None:
+    for rank, view in case.seen_culprits:
+        last = shutdown_frame(view.frames) if not view.gone else None
+        if last is None:
             continue
         error = view.capture.handled_error
         status = _status(view.frames)
@@ -75,16 +72,17 @@ def _status(frames: Sequence[Frame]) -> int | None:
 
 def failed_and_handling(case: Case) -> Match | None:
     """Return a match if the main thread is stuck and is handling an exception that the ranks which wait have not met."""
-    for rank in case.blame.culprits:
-        view = case.views.get(rank)
-        if view is None or view.gone or (view.motion.state != "stuck" and view.wait is None):
+    for rank, view in case.seen_culprits:
+        if view.gone or (view.motion.state != "stuck" and view.wait is None):
             continue  # it is at work; one that waits for others may wake now and then
         error = view.capture.handled_error
         leaving = next((f for f in view.frames if bare(f) in _EXITS), None)
         kind = _exception_on_exit(leaving) if leaving is not None else None
         if not error and kind is None:
             continue
-        if error and any(_same_failure(case.views[r], error) for r in case.blame.waiting if r in case.views):
+        waiting = [case.views[r].capture for r in case.blame.waiting if r in case.views]
+        # The same failure, from the same place, may name another path or number.
+        if error and any(one.handled_error[:1] == error[:1] for one in waiting):
             continue  # the whole program runs in a handler, such as that of a failed import
         handler = _handler(view.frames)
         level: Level = "likely" if leaving is None else "certain" if error else "strong"
@@ -97,7 +95,7 @@ def failed_and_handling(case: Case) -> Match | None:
         said = f"Rank {rank} failed {failed} and is stuck while it handles the exception."
         if leaving is not None:
             said = f"Rank {rank} failed {failed} and is stuck at the end of a `with` block that the exception leaves."
-        alone = sum(bool(case.views[r].capture.handled_error) for r in case.blame.culprits if r in case.views) == 1
+        alone = sum(bool(one.capture.handled_error) for _, one in case.seen_culprits) == 1
         return Match("rank-raised", level, said, evidence, rank if alone else None)
     return None
 
@@ -110,11 +108,6 @@ def _exception_on_exit(leaving: Frame) -> str | None:
 
 def _quoted(rank: int, lines: Sequence[str]) -> tuple[Evidence, ...]:
     return tuple(Evidence(rank, "exception", line) for line in lines)
-
-
-def _same_failure(view: RankView, error: Sequence[str]) -> bool:
-    """True if the rank is handling the same failure: from the same place, perhaps with another path or number."""
-    return view.capture.handled_error[:1] == tuple(error[:1])
 
 
 def _handler(frames: Sequence[Frame]) -> tuple[Frame, Block] | None:

@@ -1,18 +1,20 @@
-"""A rank that is no longer there, or never was: dead, failed, exited early, stopped, not yet joined."""
+"""A rank that is no longer there, or never was: dead, failed, exited early, stopped, not yet joined, on a silent node."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import where
-from hangwatch.analysis.places import bare
+from hangwatch.analysis.places import bare, where
 from hangwatch.analysis.ranks.shutdown import exit_of, shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.waits import Wait
-from hangwatch.causes.evidence import at_call, at_kernel, at_process, at_stack
+from hangwatch.causes.evidence import at_call, at_front, at_kernel, at_process, at_stack
 from hangwatch.causes.match import Match
+from hangwatch.model.capture import SilentNode
 from hangwatch.model.incident import Evidence
+from hangwatch.model.numbers import world_of
 from hangwatch.model.processes import ExitStatus
 from hangwatch.model.text import number_ranks, ranks_do, short_path
 
@@ -41,9 +43,8 @@ def _exited_with(end: ExitStatus | None, status: int) -> bool:
 
 def died(case: Case) -> Match | None:
     """Return a match if a culprit's process is gone."""
-    for rank in case.blame.culprits:
-        view = case.views.get(rank)
-        if view is None or not view.gone:
+    for rank, view in case.seen_culprits:
+        if not view.gone:
             continue
         end = exit_of(view)
         failed = _traceback(view)
@@ -64,10 +65,7 @@ def died(case: Case) -> Match | None:
 
 def raised(case: Case) -> Match | None:
     """Return a match if the rank is ending or has ended, and its log or its stack shows an exception."""
-    for rank in case.blame.culprits:
-        view = case.views.get(rank)
-        if view is None:
-            continue
+    for rank, view in case.seen_culprits:
         failed = _traceback(view)
         end = exit_of(view)
         hook = next((f for f in view.frames if bare(f) in _HOOKS), None)
@@ -95,10 +93,7 @@ def raised(case: Case) -> Match | None:
 
 def early_exit(case: Case) -> Match | None:
     """Return a match if the rank is in the interpreter's shutdown or has exited with 0, and nothing shows an exception."""
-    for rank in case.blame.culprits:
-        view = case.views.get(rank)
-        if view is None:
-            continue
+    for rank, view in case.seen_culprits:
         end = exit_of(view)
         last = shutdown_frame(view.frames)
         meeting = bool(_initializing(case))
@@ -145,7 +140,7 @@ def left_over(case: Case) -> Match | None:
 
 def stopped(case: Case) -> Match | None:
     """Return a match for culprits in state T or t, or in a frozen cgroup."""
-    ranks = [r for r in case.blame.culprits if r in case.views and case.views[r].motion.state == "stopped"]
+    ranks = [rank for rank, view in case.seen_culprits if view.motion.state == "stopped"]
     if not ranks:
         return None
     evidence = (*at_process(case, ranks[0]), *at_stack(case, ranks[0]))
@@ -188,3 +183,84 @@ def init_missing(case: Case) -> Match | None:
     if announced is not None and started is not None and (announced[1].world_size or 0) > started:
         said = f"{said[:-1]}: {announced[1].world_size} ranks were announced, but the launcher started {started}."
     return Match("init-missing-rank", "certain", said, evidence)
+
+
+def store_unreachable(case: Case) -> Match | None:
+    """Return a match if ranks still try to connect to the store, while another one is past that, or hosts it."""
+    waits = {r: v.wait for r, v in case.views.items() if v.wait is not None and v.wait.kind == "initialization"}
+    connecting = [r for r in sorted(waits) if waits[r].connecting]
+    waiting = [r for r in sorted(waits) if not waits[r].connecting]
+    culprits = set(case.blame.culprits)
+    if connecting and not waiting and not culprits and set(case.blame.waiting) <= set(connecting):
+        said = "All visible ranks still try to connect to the store where they meet, in init_process_group."
+        return Match("store-unreachable", "strong", said, _at_connecting(case, connecting))
+    # The culprits are the smaller side, which may be the host of a store that nobody looks for there.
+    if not connecting or not waiting or not culprits or not (culprits >= set(connecting) or culprits <= set(waiting)):
+        return None
+    if not culprits <= waits.keys():
+        return None
+    tries = case.views[connecting[0]].meets_at
+    there = case.views[waiting[0]].meets_at
+    evidence = _at_connecting(case, connecting)
+    if there is not None:
+        evidence += (Evidence(waiting[0], "process", f"uses port {there} to meet the others"),)
+    evidence += at_front(case, waiting[0])
+    who = ranks_do(connecting, "still tries", "still try").capitalize()
+    said = f"{who} to connect to the store where the ranks meet, in init_process_group."
+    if None not in (tries, there) and tries != there:
+        said = f"{said[:-1]}: at port {tries}, while rank {waiting[0]} uses port {there}."
+        return Match("store-unreachable", "certain", said, evidence)
+    return Match("store-unreachable", "strong", said, evidence)
+
+
+def _at_connecting(case: Case, ranks: Sequence[int]) -> tuple[Evidence, ...]:
+    evidence: tuple[Evidence, ...] = ()
+    for rank in ranks[:_SHOWN]:
+        evidence += (*at_stack(case, rank), *at_process(case, rank))
+        port = case.views[rank].meets_at
+        evidence += (Evidence(rank, "stack", f"tries to connect to a store at port {port}"),) if port else ()
+    return evidence
+
+
+def peer_world_lost(case: Case) -> Match | None:
+    """Return a match if a culprit is gone, or failed, and only processes of other worlds wait for it."""
+    for rank, view in case.seen_culprits:
+        waiters = {w for e in case.graph.edges if rank in e.awaited for w in e.waiters}
+        if not waiters or any(world_of(w) == world_of(rank) for w in waiters):
+            continue
+        last = _traceback(view)
+        ending = shutdown_frame(view.frames)
+        if not view.gone and (last is None or ending is None):
+            continue
+        words = f" after {last}" if last is not None else ""
+        state = "has ended" if view.gone else "has failed"
+        said = f"Rank {rank}'s process {state}{words}. Nothing stops the processes of the other job with it."
+        evidence = tuple(Evidence(rank, "exception", line.strip()) for line in view.capture.log_error[-2:])
+        evidence += (Evidence(rank, "stack", where(ending)),) if ending is not None else at_process(case, rank)
+        return Match("peer-world-lost", "certain", said, (*evidence, *at_stack(case, min(waiters))))
+    return None
+
+
+def node_lost(case: Case) -> Match | None:
+    """Return a match if all culprits are on nodes of which nothing comes any more."""
+    culprits = frozenset(case.blame.culprits)
+    nodes = [node for node in case.capture.silent if not culprits.isdisjoint(node.ranks)]
+    if not culprits or not culprits.issubset(rank for node in nodes for rank in node.ranks):
+        return None
+    evidence = tuple(e for node in nodes for e in _at_node(node))
+    evidence += tuple(e for rank in case.blame.waiting[:1] for e in at_front(case, rank))
+    names = " and ".join(node.node for node in nodes)
+    whose = number_ranks({rank for node in nodes for rank in node.ranks})
+    said = f"Nothing comes from node {names} any more, not even from its agent, and the others wait for {whose}."
+    sure = all(node.answered_before for node in nodes)
+    if not sure:
+        said += " Whether the host is up is unknown: it never answered before, so a firewall may block the check."
+    return Match("node-lost", "certain" if sure else "strong", said, evidence)
+
+
+def _at_node(node: SilentNode) -> tuple[Evidence, ...]:
+    before = "but did while its agent was there" if node.answered_before else "and has never answered"
+    return (
+        Evidence(None, "peer discovery", f"{node.node}: its agent has been silent for {node.silent_s:.0f} s"),
+        Evidence(None, "network", f"{node.node}: its host does not answer at {node.address}, {before}"),
+    )

@@ -1,4 +1,4 @@
-"""A rank that awaits what to do, while its group waits for it: nobody has called it, or it was called and left something out."""
+"""A rank that awaits a request while its group waits for it, and processes that wait for each other's answers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from hangwatch.causes.match import Level, Match
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import CallerProcess
 
+#: How many processes are shown as evidence.
+_SHOWN = 3
 _WHERE = {
     "tasks": "in Ray's task loop, without a task",
     "server": "where its server waits for a client",
@@ -56,3 +58,22 @@ def _at_caller(rank: int, caller: CallerProcess | None) -> tuple[Evidence, ...]:
     return tuple(
         Evidence(rank, "caller", f"process {caller.pid} ({caller.name}) is in {line}") for line in caller.stack[:2]
     )
+
+
+def request_cycle(case: Case) -> Match | None:
+    """Return a match if the culprits wait for each other in a circle, each for an answer of the next one."""
+    blame = case.blame
+    if blame.shape != "cycle" or len(blame.culprits) < 2:
+        return None
+    within = case.graph.within(blame.culprits)
+    if not within or any(edge.reason != "answer" for edge in within):
+        return None
+    after = {waiter: edge.awaited[0] for edge in within for waiter in edge.waiters}
+    first = blame.culprits[0]
+    chain = [first]
+    while len(chain) <= len(after) and (following := after.get(chain[-1])) is not None and following not in chain:
+        chain.append(following)
+    waits = ", which waits for ".join(f"rank {rank}" for rank in [*chain[1:], first])
+    said = f"Rank {first} waits for {waits}: none of them can continue."
+    evidence = tuple(e for rank in chain[:_SHOWN] for e in (*at_stack(case, rank), *at_process(case, rank)))
+    return Match("request-cycle", "certain", said, evidence)

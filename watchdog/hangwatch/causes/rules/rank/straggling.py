@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import function_of, where
-from hangwatch.analysis.places import bare, calls
+from hangwatch.analysis.places import bare, calls, function_of, where
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.causes.evidence import at_process, at_stack
@@ -49,15 +48,13 @@ def _busy(case: Case) -> list[tuple[int, RankView]]:
     diverged_at = case.blame.diverged_at
     sides = diverged_at.sides if diverged_at is not None and diverged_at.mismatch else ()
     called = {rank for side in sides if side.operation is not None for rank in side.ranks}
-    found = [(r, case.views[r]) for r in case.blame.culprits if r in case.views and r not in called]
-    return [(r, v) for r, v in found if v.state == "busy"]
+    return [(r, v) for r, v in case.seen_culprits if r not in called and v.state == "busy"]
 
 
 def compiling(case: Case) -> Match | None:
     """Return a match for compiler frames on the main thread, or compiler processes among the children."""
-    for rank in case.blame.culprits:
-        view = case.views.get(rank)
-        if view is None or view.gone or view.motion.state == "stopped" or view.state == "waiting":
+    for rank, view in case.seen_culprits:
+        if view.gone or view.motion.state == "stopped" or view.state == "waiting":
             continue
         frame = next(
             (f for part, names in _COMPILING.items() if (f := calls(view.frames, part, *names)) is not None), None
@@ -150,9 +147,8 @@ def straggler(case: Case) -> Match | None:
     """Return a match if the rank came last to most of the operations before this one, or at least moves now."""
     busy = dict(_busy(case))
     arrivals = _arrivals(case)
-    for rank in case.blame.culprits:
-        view = case.views.get(rank)
-        if view is None or view.gone or view.motion.state == "stopped" or view.state == "waiting":
+    for rank, view in case.seen_culprits:
+        if view.gone or view.motion.state == "stopped" or view.state == "waiting":
             continue
         late = [seconds for arrival in arrivals if (seconds := arrival.late_s(rank)) is not None]
         often = sum(d > 0 for d in late) / len(late) if late else 0.0

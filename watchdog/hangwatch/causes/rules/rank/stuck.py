@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import where
-from hangwatch.analysis.places import calls, user_frame
+from hangwatch.analysis.places import calls, user_frame, where
 from hangwatch.analysis.ranks.file_locks import FILE_CALLS, find_lock_file, is_terminal
 from hangwatch.analysis.ranks.mutexes import follow, steady_waits
 from hangwatch.analysis.ranks.views import RankView, number_by_process

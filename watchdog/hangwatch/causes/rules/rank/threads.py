@@ -1,4 +1,4 @@
-"""A rank whose main thread waits for another thread of its own: for a lock, or for a result that does not come."""
+"""A rank whose main thread waits for another thread of its own, or for a task: for a lock, or for a result that does not come."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import is_program, where
-from hangwatch.analysis.places import bare, calls, find_event_loop, is_interpreter, package_of
+from hangwatch.analysis.places import bare, calls, find_event_loop, is_interpreter, is_program, package_of, where
 from hangwatch.analysis.ranks.shutdown import shutdown_frame
 from hangwatch.analysis.ranks.views import RankView
 from hangwatch.analysis.stacks.waits import in_torch_distributed
-from hangwatch.causes.evidence import at_handling, at_process, at_stack, stuck_culprits
+from hangwatch.causes.evidence import at_handling, at_process, at_stack, at_tasks, stuck_culprits
 from hangwatch.causes.match import Level, Match
 from hangwatch.causes.rules.rank.children import POOLS, SYNCHRONIZED, waits_for_child
 from hangwatch.model.incident import Evidence
+from hangwatch.model.processes import POLLS, SELECTS
 from hangwatch.model.stacks import Frame, ThreadStack
 
 _LOCKING = re.compile(
@@ -237,3 +237,28 @@ def _own(frames: Sequence[Frame]) -> Frame | None:
 def _rests(thread: ThreadStack) -> bool:
     """True if the thread waits to be given something to do, as far as one can see."""
     return is_interpreter(thread.frames[0]) and any(part in thread.frames[0].file for part in _RESTS)
+
+
+def task_stall(case: Case) -> Match | None:
+    """Return a match if the main thread's event loop waits and watches no connection, or a task of it has failed."""
+    for rank, view in stuck_culprits(case):
+        frame = find_event_loop(view.frames)
+        last = view.sample
+        if frame is None or last is None or last.syscall not in POLLS | SELECTS:
+            continue
+        watches = "socket:" in (last.blocked_on or "") or "pipe:" in (last.blocked_on or "")
+        shown = (*at_tasks(case, rank), *at_stack(case, rank, frame), *at_process(case, rank))
+        if error := view.capture.task_error:
+            failed = tuple(Evidence(rank, "exception", line) for line in error)
+            rest = "waits for its connections" if watches else "has nothing left to run"
+            said = f"A task of rank {rank}'s event loop failed ({error[0]}), and the loop {rest}."
+            return Match("rank-raised", "strong", said, (*failed, *shown))
+        if watches:
+            continue  # data may yet come over the connection that it watches
+        said = (
+            f"Rank {rank}'s event loop, in {bare(frame)}, watches no connection and has nothing to "
+            "run. The main thread's coroutine sleeps, or waits for a task of its own that has ended "
+            "or waits too."
+        )
+        return Match("thread-stall", "likely", said, shown)
+    return None

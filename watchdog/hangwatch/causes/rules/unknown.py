@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangwatch.analysis.case import Case
-from hangwatch.analysis.divergence.frames import where
 from hangwatch.analysis.divergence.iterations import LOOPS
-from hangwatch.analysis.places import user_frame, user_frames
+from hangwatch.analysis.places import user_frame, user_frames, where
 from hangwatch.analysis.ranks.views import RankView
-from hangwatch.causes.evidence import at_front, at_handling, at_ras, at_sleep, at_stack, at_store, named
+from hangwatch.causes.evidence import at_front, at_handling, at_process, at_ras, at_sleep, at_stack, at_store, named
 from hangwatch.causes.match import Match
 from hangwatch.model.capture import Gap
 from hangwatch.model.incident import Evidence
 from hangwatch.model.processes import SLEEPS
 from hangwatch.model.text import number_ranks, ranks_do
-from hangwatch.program.headers import header_of
+from hangwatch.program.lines import header_of
 
 #: How to find out which key it is.
 _KEY = (
@@ -27,10 +26,7 @@ _SHOWN = 3
 
 
 def unknown(case: Case) -> Match:
-    """Return a match that always fits, with the least confidence.
-
-    ``registry`` adds what came near, as it knows all rules.
-    """
+    """Return a match that always fits, with the least confidence."""
     said, shown = _said(case)
     seen = tuple(e for rank in case.blame.culprits[:_SHOWN] for e in _at_culprit(case, rank)) + at_ras(case)
     missing = tuple(Evidence(gap.rank, gap.source, f"not seen: {gap.reason}") for gap in _telling_gaps(case))
@@ -38,7 +34,7 @@ def unknown(case: Case) -> Match:
 
 
 def _said(case: Case) -> tuple[str, tuple[Evidence, ...]]:
-    """Return what is known, with the command that would tell more, and what of it was seen on ranks that wait."""
+    """Return what is known, with the command that would tell more, and what of it was seen."""
     if case.blame.shape == "outside":
         return _outside_job(case)
     if not case.blame.culprits:
@@ -50,7 +46,7 @@ def _said(case: Case) -> tuple[str, tuple[Evidence, ...]]:
         return _key_not_set(case, readers)
     if view is None or not (view.frames or view.capture.processes):
         return _by_recorder(case), ()
-    return f"{_describe(view)} {_next_step(case, view)}", ()
+    return f"{_describe(view)} {_next_step(case, view)}", at_process(case, view.rank)
 
 
 def _outside_job(case: Case) -> tuple[str, tuple[Evidence, ...]]:
