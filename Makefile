@@ -7,7 +7,7 @@
 #   FOR=3.12               for `make wheelhouse`: the Python of the machine that it is carried to
 #   OPTIONS=...            for `make scenarios`, `make matrix` and `make release`: their options (--help)
 #   WORKERS=8              how many processes run the pure tests (2 unless given: one a core)
-#   JOB_WORKERS=8          how many run the tests with real jobs (5 unless given: these tests wait more than they compute)
+#   JOB_WORKERS=8          how many run the tests with real jobs (6 unless given: these tests wait more than they compute)
 #   TIERS='test long nccl' for `make test`: which of the tiers with real jobs it runs, side by side (test unless given)
 #   PYTEST_OPTIONS=...     for `make check`, `make test`, `make test-long`, `make soak` and `make nccl`: options of pytest
 #   NVRX=FOLDER            for `make compare`: a checkout of nvidia-resiliency-ext in place of the one that it fetches
@@ -18,7 +18,7 @@ SCENARIO ?=
 ONLY ?=
 OPTIONS ?=
 WORKERS ?= 2
-JOB_WORKERS ?= 5
+JOB_WORKERS ?= 6
 # In CI a few tests with real jobs may fail once, as on a machine that is too busy; the end of the log has their tracebacks.
 RERUNS := $(if $(CI),--reruns 1 --max-suite-reruns 6 --rerun-show-tracebacks)
 TIERS ?= test

@@ -74,6 +74,12 @@ class Part(msgspec.Struct):
     warnings: list[str]
 
 
+#: Tests of several ranks ask for as many devices, and on CPUs DeepSpeed counts by this variable.
+_DEEPSPEED = {
+    "DS_ACCELERATOR": "cpu",
+    "LOCAL_SIZE": "4",
+    "TORCH_EXTENSIONS_DIR": str(Path(sys.prefix) / "torch_extensions"),
+}
 _GLOO = {"BACKEND": "gloo", "WORLD_SIZE": "2", "INIT_METHOD": "env://"}
 SUITES = {
     "torch-gloo": Suite("torch", ("torch_gloo.py",), environment=_GLOO),
@@ -89,7 +95,7 @@ SUITES = {
     "deepspeed": Suite(
         "deepspeed",
         tuple(f"tests/unit/{name}" for name in ("comm", "v1/zero/test_zero.py", "v1/half_precision", "v1/moe/test_moe.py")),
-        "deepspeedai/DeepSpeed",
+        "deepspeedai/DeepSpeed", _DEEPSPEED,
     ),
     "lightning": Suite(
         "lightning",

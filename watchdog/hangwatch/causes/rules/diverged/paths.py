@@ -111,12 +111,14 @@ def _by_a_loop(case: Case, fork: Fork, block: Block) -> _Parting:
     package = next((package_of(f) for f in inside.path if block in f.blocks), None)
     named_loop = f"the loop `{block.text}`" + (f" of {package}" if package is not None else "")
     how, more = _why_left(loop) if loop is not None else ("loop", "")
-    exits = (
-        f" (it can be left by {' or '.join(f'`{one}`' for one in block.exits)})"
-        if how == "loop" and block.exits
-        else ""
-    )
-    says = f"Rank {past.rank} has left {named_loop}{exits}; rank {inside.rank} is still in it."
+    notes = [f"it can be left by {' or '.join(f'`{one}`' for one in block.exits)}"] if block.exits else []
+    notes += [
+        f"it goes on after an error, because of `{b.text}` in line {b.line}"
+        for b in (loop.around if loop is not None else ())
+        if catches(b)
+    ]
+    noted = f" ({'; '.join(notes)})" if how == "loop" and notes else ""
+    says = f"Rank {past.rank} has left {named_loop}{noted}; rank {inside.rank} is still in it."
     if loop is None:
         return _Parting("loop", says, None)
     if loop.visited is False and package is not None:
