@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ def test_blocks_are_listed_from_the_outermost_in() -> None:
     assert _at(10) == [
         ("for", 3, "for step in range(10):"),
         ("guard", 4, "if rank == 1 and step == 3: continue"),
-        ("try", 6, "try:"),
+        ("try", 6, "try: .. except ValueError as error:"),
         ("with", 7, "with context() as c, d:"),
         ("if", 8, "if rank == 0:"),
     ]
@@ -66,9 +67,10 @@ def test_every_kind_of_suite_is_known() -> None:
     assert _at(26) == [("while", 26, "while True:")]
 
 
-def test_a_try_that_only_cleans_up_catches_nothing() -> None:
+@pytest.mark.parametrize("end", ["finally:\n    close()", "except StopIteration:\n    raise RuntimeError"])
+def test_a_try_that_does_not_go_on_catches_nothing(end: str) -> None:
     """It is passed by no exception that the program would go on after."""
-    blocks = SourceTree("try:\n    step()\nfinally:\n    close()\n").blocks_at(2)
+    blocks = SourceTree(f"try:\n    step()\n{end}\n").blocks_at(2)
     assert [(block.kind, block.text) for block in blocks] == [("with", "try:")]
 
 

@@ -258,3 +258,12 @@ def test_no_verdict_depends_on_the_numbers_of_ranks_or_the_size_of_the_job(entry
 def test_most_hangs_are_seen_in_a_larger_job() -> None:
     """Exceptions from being copied stay exceptions."""
     assert sum(map(_may_be_copied, RECORDED)) > 0.7 * len(RECORDED)
+
+
+def test_a_loop_that_goes_on_after_errors_says_so() -> None:
+    """One whose ``try`` is left by every handler does not."""
+    names = {"clinic-asr", "pipeline-engine-streams-differ"}
+    found = {e.scenario.name: diagnose(load_capture(e)).verdict.cause for e in RECORDED if e.scenario.name in names}
+    said = {name: cause.explanation for name, cause in found.items() if cause is not None}
+    assert "`try: .. except (IndexError, RuntimeError) as error:` in line 59" in said["clinic-asr"]
+    assert "goes on" not in said["pipeline-engine-streams-differ"]

@@ -30,10 +30,11 @@ class Iterations(msgspec.Struct, frozen=True, omit_defaults=True):
 class Block(msgspec.Struct, frozen=True, omit_defaults=True):
     """A block of code around a line: what has to hold for the line to run.
 
-    ``kind``: ``if``, ``else`` (of the ``if`` in ``text``), ``for``, ``while``, ``with``, ``try`` (one that catches; one that
-    only cleans up is a ``with``), ``except``, ``finally``, ``case``, ``after`` (the ``else`` of a loop or a try), or ``guard``:
-    an ``if ..: return`` (or continue, break, raise) that comes before, or the function's ``@cache``. ``line`` is where its header
-    is, ``text`` the header as it is written, on one line; of a guard with the word by which it leaves: ``if not batch: return``.
+    ``kind``: ``if``, ``else`` (of the ``if`` in ``text``), ``for``, ``while``, ``with``, ``try`` (one that catches and goes on,
+    by the ``except`` in ``text``; any other is a ``with``), ``except``, ``finally``, ``case``, ``after`` (the ``else`` of a loop
+    or a try), or ``guard``: an ``if ..: return`` (or continue, break, raise) that comes before, or the function's ``@cache``.
+    ``line`` is where its header is, ``text`` the header as it is written, on one line; of a guard with the word by which it
+    leaves: ``if not batch: return``.
     ``program.lines`` says what is in it.
     ``iterations``: how those of a loop are counted, where they are. ``exhausts``: a loop that nothing but the end of its data
     ends (of a ``while``: those in the container that it empties), and in which each iteration calls something besides a sleep:

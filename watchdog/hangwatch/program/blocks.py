@@ -24,6 +24,8 @@ from hangwatch.program.saving import made_to_save, meets_all, saved_beside, save
 _TEXT_LIMIT_CHARS = 200
 _GOES_ON = (ast.Return, ast.Continue, ast.Break)
 _LEAVES = (*_GOES_ON, ast.Raise)
+#: After these, the code behind it and the next iteration do not follow.
+_ENDS = (ast.Return, ast.Break, ast.Raise)
 #: ``ast.TryStar`` (``except*``) came with Python 3.11 and has the same fields.
 _TRIES: tuple[type[ast.Try], ...] = (ast.Try, *((vars(ast)["TryStar"],) if "TryStar" in vars(ast) else ()))
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -239,7 +241,9 @@ class SourceTree:
                 guard = f" if {self._text(case.guard)}" if case.guard else ""
                 yield "case", case.pattern.lineno, f"case {self._text(case.pattern)}{guard}:", case.body
         elif isinstance(statement, _TRIES):
-            yield "try" if statement.handlers else "with", line, "try:", statement.body
+            caught = [h for h in statement.handlers if not isinstance(_last(h.body), _ENDS)]
+            header = f"try: .. {self._except(caught[0])}" if caught else "try:"
+            yield "try" if caught else "with", line, header, statement.body
             for handler in statement.handlers:
                 yield "except", handler.lineno, self._except(handler), handler.body
             yield "after", line, "try:", statement.orelse

@@ -112,11 +112,8 @@ def _by_a_loop(case: Case, fork: Fork, block: Block) -> _Parting:
     named_loop = f"the loop `{block.text}`" + (f" of {package}" if package is not None else "")
     how, more = _why_left(loop) if loop is not None else ("loop", "")
     notes = [f"it can be left by {' or '.join(f'`{one}`' for one in block.exits)}"] if block.exits else []
-    notes += [
-        f"it goes on after an error, because of `{b.text}` in line {b.line}"
-        for b in (loop.around if loop is not None else ())
-        if catches(b)
-    ]
+    if loop is not None and package is None and not more:
+        notes += [f"it goes on after an error: `{b.text}` in line {b.line}" for b in loop.around if catches(b)]
     noted = f" ({'; '.join(notes)})" if how == "loop" and notes else ""
     says = f"Rank {past.rank} has left {named_loop}{noted}; rank {inside.rank} is still in it."
     if loop is None:
