@@ -119,6 +119,10 @@ def _by_a_loop(case: Case, fork: Fork, block: Block) -> _Parting:
     if loop is None:
         return _Parting("loop", says, None)
     if loop.visited is False and package is not None:
+        # A library's loop is no reason. What the program came past on its way there may be.
+        own = next((b for b in reversed(own_blocks(inside, past)) if b.kind in {"guard", "if", "else"}), None)
+        if own is not None:
+            return replace(_by_a_branch(case, fork, own), left=None)
         says = f"Rank {inside.rank} is in {named_loop}, in which rank {past.rank} has called nothing."
         return _Parting("condition", says, None)
     # A rank that was in the loop with the others and is past it has left. If the other is rounds ahead, that one came back.
