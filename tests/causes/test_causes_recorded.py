@@ -78,6 +78,7 @@ EXPECTED = {
     "dataloader": ("stall", (1,), "dataloader-stall"),
     "two_locks": ("stall", (1,), "lock-deadlock"),
     "two_roots": ("stall", (0, 1), "collective-mismatch"),
+    "own_keys": ("stall", (0,), "unknown"),
     "lock_of_the_killed": ("stall", (1,), "lock-deadlock"),
     "fork_worker": ("stall", (1,), "fork-deadlock"),
     "fork_join": ("stall", (0,), "fork-deadlock"),

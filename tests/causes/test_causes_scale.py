@@ -19,6 +19,7 @@ WITH_PEERS = frozenset(
         "guard_below",
         "jumped_turn",
         "labels_absent_zero2",
+        "own_keys",
         "p2p",
         "ring_of_pairs",
         "role_receive",

@@ -86,8 +86,10 @@ def test_a_node_joins_then_a_rank_fails_then_a_hang_is_restarted(cluster: Cluste
         assert taken.action == "restart"
         assert taken.outcome.startswith(("1 process ended; torchrun restarts", "no process of the job was left"))
     assert [read_audit(find_bundles(host.state)[0]).actions[0].outcome[0] for host in cluster.nodes].count("1") > 0
-    whole = found[cluster.wait_for_alert()]
-    assert [rank.node for rank in whole.ranks] == [host.name for host in cluster.nodes]
+    leader, names = cluster.wait_for_alert(), [host.name for host in cluster.nodes]
+    # It may report before it has heard of the others.
+    wait_for(lambda: [rank.node for rank in cluster.incidents(leader)[0].ranks] == names, what="the ranks of all nodes")
+    whole = cluster.incidents(leader)[0]
     assert [str(rank.pid) for rank in whole.ranks] == [pid for pid, _ in before]
     assert [alert["status"] for alert in cluster.alerts()].count("firing") == 1
 

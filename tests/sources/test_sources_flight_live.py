@@ -44,7 +44,7 @@ def start(jobs: JobRunner, tmp_path: Path, run_dir: Path, mode: str) -> dict[int
 
     def ready() -> dict[int, Beat] | None:
         beats = {beat.rank: beat for beat in reader.read()[0].values() if beat.rank is not None}
-        in_flight = any(group.enqueued > group.completed for group in beats[0].groups) if 0 in beats else False
+        in_flight = any(group.enqueued == 2 > group.completed for group in beats[0].groups) if 0 in beats else False
         return {rank: beats[rank] for rank in (0, 1)} if in_flight and 1 in beats and beats[1].control else None
 
     beats = wait_for(ready, 30, "beats that show the operation in flight")

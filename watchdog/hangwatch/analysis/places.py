@@ -47,18 +47,10 @@ FRAMEWORKS = frozenset(
 #: Packages that only carry out calls: their own loops and conditions say nothing of the program.
 _CARRIERS = frozenset(
     {
-        "torch",
-        "accelerate",
-        "deepspeed",
-        "numpy",
-        "tqdm",
-        "typing_extensions",
-        "wrapt",
-        "decorator",
-        "deprecated",
-        "six",
+        "torch", "accelerate", "deepspeed", "torchmetrics", "lightning_utilities", "tensordict", "numpy", "tqdm",
+        "typing_extensions", "wrapt", "decorator", "deprecated", "six",
     }
-)
+)  # fmt: skip
 
 
 def is_interpreter(frame: Frame) -> bool:

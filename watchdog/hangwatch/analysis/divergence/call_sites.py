@@ -190,8 +190,8 @@ def early_visit(case: Situation, one: int, other: int) -> EarlyVisit | None:
         return None
     gaps = {b - a for a, b in pairwise(mine[:-1])}
     last = mine[-1] - mine[-2]
-    if gaps and last >= min(gaps):
-        return None
+    if not gaps or last >= min(gaps):
+        return None  # after one visit it is not known how far apart they are
     place = f"{short_path(here[0])}:{here[1]}" if here[1] else here[0]
     return EarlyVisit(place, len(theirs), min(gaps) - last if len(gaps) == 1 else None)
 

@@ -71,11 +71,11 @@ def ranks_diverged(case: Case) -> Match | None:
 
 
 def _is_meant_to_differ(case: Case, fork: Fork) -> bool:
-    """True if a branch gives its ranks a part of their own: a key of a store to set or get, a send or a receive."""
-    if fork.relation != "branch" or fork.only is None:
-        return False
+    """True if the ranks have parts of their own: a key of a store to set or get, or in a branch a send or a receive."""
     sides = {side.rank: case.views[side.rank] for side in (fork.culprit, fork.other) if side.rank in case.views}
     at_store = any(view.wait is not None and view.wait.kind == "store" for view in sides.values())
+    if fork.relation != "branch" or fork.only is None:
+        return at_store and fork.block is None
     return at_store or (fork.only in sides and in_point_to_point(sides[fork.only]))
 
 

@@ -51,7 +51,9 @@ async function copyLinked(link) {
   const answer = await fetch(link.href);
   if (!answer.ok) throw new Error(answer.statusText);
   await copy(await answer.text());
-  link.nextElementSibling.textContent = "Copied";
+  // An event may have replaced the link meanwhile.
+  const shown = document.querySelector(`a[data-copy][href="${CSS.escape(link.getAttribute("href"))}"]`) || link;
+  shown.nextElementSibling.textContent = "Copied";
 }
 
 document.addEventListener("click", (event) => {
