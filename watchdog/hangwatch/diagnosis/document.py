@@ -91,18 +91,17 @@ def make_incident(
     """Return the document for a diagnosis. ``onset_ns``: when the wait was first seen, if no recorder dates it."""
     case = diagnosis.case
     capture = case.capture
+    role, goes_on = _own_role(capture), capture.slowness is not None
     onset = diagnosis.onset_ns or onset_ns or detected_ns
     return Incident(
         id=id or incident_id(capture.job.id, onset),
-        job=JobEntry(**{**msgspec.structs.asdict(capture.job), "role": _own_role(capture)}),
+        job=JobEntry(**{**msgspec.structs.asdict(capture.job), "role": role}),
         onset_at=rfc3339(onset),
         detected_at=rfc3339(detected_ns),
         confirmed_at=rfc3339(confirmed_ns) if confirmed_ns is not None else None,
         ended_at=None,
         verdict=diagnosis.verdict,
-        ranks=tuple(
-            _entry(view, _own_role(capture), goes_on=capture.slowness is not None) for view in case.views.values()
-        ),
+        ranks=tuple(_entry(view, role, goes_on=goes_on) for view in case.views.values()),
         captured=captured(capture),
         missing=missing(capture),
         lateness=describe_lateness(capture.slowness) if capture.slowness is not None else None,

@@ -94,9 +94,10 @@ def own_communicator(case: Case) -> Match | None:
 
     Engines create such communicators when they start.
     """
-    views = [view for rank, view in sorted(case.views.items()) if rank in case.world]
+    world = frozenset(case.world)
+    views = [view for rank, view in sorted(case.views.items()) if rank in world]
     inside = [view for view in views if view.wait is not None and view.wait.kind == "communicator"]
-    if case.blame.culprits or not inside or len(inside) < len(views) or len(views) < len(case.world):
+    if case.blame.culprits or not inside or len(inside) < len(views) or len(views) < len(world):
         return None
     members = [view.rank for view in inside]
     faults = find_faults(case.capture, members, case.onset_ns or case.capture.at_ns)

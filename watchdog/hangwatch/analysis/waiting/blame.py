@@ -90,9 +90,12 @@ def _sides_by_name(views: Mapping[int, RankView], component: Iterable[int]) -> l
 def _is_undecided_by_name(views: Mapping[int, RankView], component: Iterable[int], world: Sequence[int]) -> bool:
     """True if unseen ranks decide which name is the smaller side's: the hang is sure, and not who is named."""
     sizes = [len(side) for side in _sides_by_name(views, component)]
+    if len(sizes) < 2:
+        return False
     waits = [w for r in component if r in views and (w := views[r].wait) is not None]
-    unknown = len({m for w in waits for m in (w.peers or world)} - views.keys())
-    return unknown > 0 and len(sizes) > 1 and sizes[1] + unknown > sizes[0]
+    awaited = {tuple(w.peers or world) for w in waits}  # few, of many ranks each
+    unknown = len(set().union(*awaited) - views.keys())
+    return unknown > 0 and sizes[1] + unknown > sizes[0]
 
 
 def _is_undecided_by_record(views: Mapping[int, RankView], component: Sequence[int], named: Container[int]) -> bool:
