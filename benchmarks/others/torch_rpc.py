@@ -7,17 +7,17 @@ from torch.testing._internal.distributed.rpc.tensorpipe_rpc_agent_test_fixture i
 from .forked import Forked
 
 
-class _Spawned(Forked, TensorPipeRpcAgentTestFixture, MultiProcessTestCase):
+class _OnTensorPipe(Forked, TensorPipeRpcAgentTestFixture, MultiProcessTestCase):
     pass
 
 
-class TestRpc(rpc_test.RpcTest, _Spawned):
+class TestRpc(rpc_test.RpcTest, _OnTensorPipe):
     """Calls, remote references, shutdown."""
 
 
-class TestAutograd(dist_autograd_test.DistAutogradTest, _Spawned):
+class TestAutograd(dist_autograd_test.DistAutogradTest, _OnTensorPipe):
     """Gradients through calls."""
 
 
-class TestOptimizer(dist_optimizer_test.DistOptimizerTest, _Spawned):
+class TestOptimizer(dist_optimizer_test.DistOptimizerTest, _OnTensorPipe):
     """Optimizers of remote parameters."""

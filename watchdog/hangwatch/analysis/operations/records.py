@@ -3,9 +3,9 @@
 A record may lack a group in which its rank has done something, by its own beat. It was read at another time than the beat,
 or not in full. The first operation in flight on it may not be the one that the rank is in, so the record does not count.
 
-Of a group that two backends serve (``cpu:gloo,cuda:nccl``), each backend numbers its operations by itself. The recorder has
-one list for both, and only the name of an operation tells which backend numbered it. What has been enqueued and completed in
-such a group cannot be told apart either: its progress says nothing about any of its operations.
+If two backends serve a group (``cpu:gloo,cuda:nccl``), each numbers its own operations. The recorder has one list for both, and
+only the name of an operation tells which backend numbered it. Nor can the numbers of operations enqueued and completed in such a
+group be told apart: its progress says nothing about any of its operations.
 """
 
 from __future__ import annotations

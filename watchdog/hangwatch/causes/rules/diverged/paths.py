@@ -110,6 +110,8 @@ def _by_a_loop(case: Case, fork: Fork, block: Block) -> _Parting:
     loop = case.loop
     package = next((package_of(f) for f in inside.path if block in f.blocks), None)
     named_loop = f"the loop `{block.text}`" + (f" of {package}" if package is not None else "")
+    if loop is not None and loop.visited is False and package is not None:
+        return _by_a_library(case, fork, named_loop)
     how, more = _why_left(loop) if loop is not None else ("loop", "")
     notes = [f"it can be left by {' or '.join(f'`{one}`' for one in block.exits)}"] if block.exits else []
     if loop is not None and package is None and not more:
@@ -118,16 +120,22 @@ def _by_a_loop(case: Case, fork: Fork, block: Block) -> _Parting:
     says = f"Rank {past.rank} has left {named_loop}{noted}; rank {inside.rank} is still in it."
     if loop is None:
         return _Parting("loop", says, None)
-    if loop.visited is False and package is not None:
-        # A library's loop is no reason. What the program came past on its way there may be.
-        own = next((b for b in reversed(own_blocks(inside, past)) if b.kind in {"guard", "if", "else"}), None)
-        if own is not None:
-            return replace(_by_a_branch(case, fork, own), left=None)
-        says = f"Rank {inside.rank} is in {named_loop}, in which rank {past.rank} has called nothing."
-        return _Parting("condition", says, None)
     # A rank that was in the loop with the others and is past it has left. If the other is rounds ahead, that one came back.
     left = past.rank if fork.sure and loop.visited and not (loop.ahead or loop.fixed) else None
     return _Parting(how, says + more, left)
+
+
+def _by_a_library(case: Case, fork: Fork, named_loop: str) -> _Parting:
+    """Return what parted two sides of which one is in a library's loop and the other has never called anything there.
+
+    That loop is no reason. What the program came past on its way there may be.
+    """
+    inside, past = fork.sides
+    own = next((b for b in reversed(own_blocks(inside, past)) if b.kind in {"guard", "if", "else"}), None)
+    if own is not None:
+        return replace(_by_a_branch(case, fork, own), left=None)
+    says = f"Rank {inside.rank} is in {named_loop}, in which rank {past.rank} has called nothing."
+    return _Parting("condition", says, None)
 
 
 def _why_left(loop: Loop) -> tuple[How, str]:

@@ -194,7 +194,7 @@ def store_unreachable(case: Case) -> Match | None:
     if connecting and not waiting and not culprits and set(case.blame.waiting) <= set(connecting):
         said = "All visible ranks still try to connect to the store where they meet, in init_process_group."
         return Match("store-unreachable", "strong", said, _at_connecting(case, connecting))
-    # The culprits are the smaller side, which may be the host of a store that nobody looks for there.
+    # The culprits are the smaller side: it may host a store at which the others do not look.
     if not connecting or not waiting or not culprits or not (culprits >= set(connecting) or culprits <= set(waiting)):
         return None
     if not culprits <= waits.keys():
