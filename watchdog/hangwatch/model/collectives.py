@@ -10,6 +10,7 @@ from operator import index
 
 import msgspec
 
+from hangwatch.model.numbers import world_of
 from hangwatch.model.stacks import Frame
 
 #: The description that torch gives the group of all ranks.
@@ -41,6 +42,16 @@ class Group(msgspec.Struct, frozen=True, order=True, dict=True):
         """
         ranks = array("q", self.ranks).tobytes()
         return f"{self.name}@{blake2b(ranks, digest_size=12).hexdigest()}{self.backend}"
+
+    @cached_property
+    def members(self) -> frozenset[int]:
+        """The global ranks as a set: ranks of a large job share their groups, so it is made once for all of them."""
+        return frozenset(self.ranks)
+
+    @cached_property
+    def worlds(self) -> frozenset[int | None]:
+        """The worlds that the members are of, as ``model.numbers.world_of`` has them."""
+        return frozenset(map(world_of, self.ranks))
 
     def rank_at(self, place: int) -> int | None:
         """Return the global rank of a member by its rank within the group; None if not known."""

@@ -26,8 +26,8 @@ def with_outside_stores(views: Mapping[int, RankView]) -> dict[int, RankView]:
     A rank is in a world if the default group of any process has it: its own beat may be older than that.
     """
     groups = ((r, p.group) for r, v in views.items() for p in v.capture.progress or ())
-    worlds = {g.ranks for r, g in groups if g.description == DEFAULT_GROUP and r in g.ranks}
-    placed = {rank for ranks in worlds for rank in ranks}
+    worlds = {g.key: g.members for r, g in groups if g.description == DEFAULT_GROUP and r in g.members}
+    placed = {rank for members in worlds.values() for rank in members}
     ports = {r: _port(v) for r, v in views.items() if v.wait is not None and v.wait.kind == "store"}
     found = dict(views)
     for rank in placed & views.keys():

@@ -224,8 +224,7 @@ def _among_group(capture: RankCapture, wait: Wait) -> Wait:
 
 def _joins_worlds(rank: int, group: Group) -> bool:
     """True if processes of another world than the rank's are in the group: a stack does not tell which group it is in."""
-    own = world_of(rank)
-    return group.description != DEFAULT_GROUP and any(world_of(member) != own for member in group.ranks)
+    return group.description != DEFAULT_GROUP and not group.worlds <= {world_of(rank)}
 
 
 def _marked_outside(capture: RankCapture, wait: Wait) -> Wait:
