@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import hangwatch
+from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.model.capture import Capture
 from recorded import NAMES, load, verdict_of
 from replicas import enlarged, has_peers
 
@@ -93,3 +102,43 @@ def test_every_rank_many_times(name: str) -> None:
     times = LARGEST // len(world)
     # Neighbours are not alike: copies of one rank are spread over the whole job.
     _check(name, {rank: [rank + i * len(world) for i in range(times)] for rank in world})
+
+
+def _spread(name: str, size: int) -> Capture:
+    """A recorded hang as one of so many ranks: each rank many times."""
+    capture = load(name)
+    world = capture.job.world_size or 0
+    return enlarged(capture, {rank: list(range(rank, size - size % world, world)) for rank in range(world)})
+
+
+def _count_lines(capture: Capture) -> Counter[tuple[str, int]]:
+    """How often each line of hangwatch runs while the capture becomes an incident; a line's loop counts each time round."""
+    package, counts = str(Path(hangwatch.__path__[0])), Counter[tuple[str, int]]()
+
+    def in_function(frame: FrameType, event: str, _: object) -> Callable[..., object]:
+        if event == "line":
+            counts[frame.f_code.co_filename, frame.f_lineno] += 1
+        return in_function
+
+    def in_call(frame: FrameType, _event: str, _: object) -> Callable[..., object] | None:
+        return in_function if frame.f_code.co_filename.startswith(package) else None
+
+    before = sys.gettrace()
+    sys.settrace(in_call)
+    try:
+        make_incident(diagnose(capture), detected_ns=capture.at_ns, confirmed_ns=capture.at_ns)
+    finally:
+        sys.settrace(before)
+    return counts
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("name", HANGS[::4])  # counting takes long, and most lines run in all of them
+def test_no_line_runs_for_all_pairs_of_ranks(name: str) -> None:
+    """With thousands of ranks the verdict would take minutes: this names the line."""
+    few, many = 64, 128
+    fewer, more = _count_lines(_spread(name, few)), _count_lines(_spread(name, many))
+    # Half of all pairs are allowed: of many culprits each is asked who waits for it.
+    pairs = many * many // 2
+    squared = [line for line, count in more.items() if count >= pairs and count > 3 * fewer[line]]
+    assert [f"{file}:{number}" for file, number in squared] == []

@@ -30,8 +30,9 @@ def stand_still(case: Case, *, asked: bool) -> bool:
         return False  # their callers compute
     if not blame.culprits and not all(view.settled for view in seen):
         return False  # one has called an operation during the capture: the next record shows which
-    moves = ["busy" if _waits_for_work(case, view) else view.motion.state for view in seen]
-    return any(m in {"stuck", "stopped"} for m in moves) or "busy" not in moves
+    if any(v.motion.state in {"stuck", "stopped"} and not _waits_for_work(case, v) for v in seen):
+        return True
+    return not any(v.motion.state in {"stuck", "busy"} for v in seen)
 
 
 def _are_missing(case: Case, *, asked: bool) -> bool:

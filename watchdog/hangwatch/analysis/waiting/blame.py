@@ -180,9 +180,8 @@ def _sink_culprits(
     views: Mapping[int, RankView], graph: WaitGraph, sink: Sequence[int], divergences: Sequence[SequenceDivergence]
 ) -> tuple[tuple[int, ...], SequenceDivergence | None]:
     """Return which ranks are named for one sink, and where they diverged. Several sinks are several faults."""
-    reach = frozenset(graph.behind(sink))
     near = [d for d in divergences if any(not frozenset(sink).isdisjoint(s.ranks) for s in d.sides)]
-    diverged_at = _relevant_divergence(near, frozenset(sink), reach)
+    diverged_at = _relevant_divergence(near, graph, sink) if near else None
     if diverged_at is not None and diverged_at.mismatch:
         # A wrong pair may have gone through before the ranks got to where they are: who diverged first is to blame.
         everyone = [r for side in diverged_at.sides for r in side.ranks]
@@ -199,18 +198,19 @@ def _is_still_there(views: Mapping[int, RankView], divergence: SequenceDivergenc
 
 
 def _relevant_divergence(
-    divergences: Sequence[SequenceDivergence], sink: frozenset[int], component: frozenset[int]
+    divergences: Sequence[SequenceDivergence], graph: WaitGraph, sink: Sequence[int]
 ) -> SequenceDivergence | None:
     """Return the divergence that explains a sink: the first wrong pair, wherever it was, else the earliest split; else None.
 
-    Of the divergences that split the component, one in a group that holds the whole sink comes first: which of several
+    Of the divergences that split the ranks behind it, one in a group that holds the whole sink comes first: which of several
     smaller groups came first is a matter of chance.
     """
     for divergence in divergences:
         if divergence.mismatch:
             return divergence
-    splits = [d for d in divergences if sum(not component.isdisjoint(side.ranks) for side in d.sides) > 1]
-    return next((d for d in splits if sink.issubset(d.group.ranks)), splits[0] if splits else None)
+    behind = frozenset(graph.behind(sink))
+    splits = [d for d in divergences if sum(not behind.isdisjoint(side.ranks) for side in d.sides) > 1]
+    return next((d for d in splits if frozenset(sink).issubset(d.group.ranks)), splits[0] if splits else None)
 
 
 def _is_reached(views: Mapping[int, RankView], divergence: SequenceDivergence) -> bool:

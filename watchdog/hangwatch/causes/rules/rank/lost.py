@@ -93,13 +93,13 @@ def raised(case: Case) -> Match | None:
 
 def early_exit(case: Case) -> Match | None:
     """Return a match if the rank is in the interpreter's shutdown or has exited with 0, and nothing shows an exception."""
+    meeting = bool(_initializing(case))
+    others_do = (
+        "before it reached init_process_group, where the others wait" if meeting else "while the others still train"
+    )
     for rank, view in case.seen_culprits:
         end = exit_of(view)
         last = shutdown_frame(view.frames)
-        meeting = bool(_initializing(case))
-        others_do = (
-            "before it reached init_process_group, where the others wait" if meeting else "while the others still train"
-        )
         if view.gone and _exited_with(end, 0):
             said = f"Rank {rank} exited with status 0 {others_do}."
             return Match("early-exit", "certain" if meeting else "strong", said, at_process(case, rank))
@@ -225,12 +225,12 @@ def _at_connecting(case: Case, ranks: Sequence[int]) -> tuple[Evidence, ...]:
 def peer_world_lost(case: Case) -> Match | None:
     """Return a match if a culprit is gone, or failed, and only processes of other worlds wait for it."""
     for rank, view in case.seen_culprits:
-        waiters = {w for e in case.graph.edges if rank in e.awaited for w in e.waiters}
-        if not waiters or any(world_of(w) == world_of(rank) for w in waiters):
-            continue
         last = _traceback(view)
         ending = shutdown_frame(view.frames)
         if not view.gone and (last is None or ending is None):
+            continue
+        waiters = {w for e in case.graph.edges if rank in e.awaited for w in e.waiters}
+        if not waiters or any(world_of(w) == world_of(rank) for w in waiters):
             continue
         words = f" after {last}" if last is not None else ""
         state = "has ended" if view.gone else "has failed"
