@@ -145,10 +145,13 @@ def _key(thread: ThreadStack, depth: int, frame: Frame, one: Position) -> _Loop:
 
 def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
     """Yield each loop that a process is in, its position, and whether any new item in it is progress."""
+    threads = [t for t in sample.threads if any(frame.positions for frame in t.frames)]
+    if not threads:
+        return
     # A ``while`` may give a pool the same call again and again.
     hands_on = any(map(_is_in_while, sample.main_frames))
-    own = [thread for thread in sample.threads if thread.is_main]
-    for thread in sample.threads if hands_over(sample) else own:
+    own = [thread for thread in threads if thread.is_main]
+    for thread in threads if hands_over(sample) else own:
         polls = False
         for depth, frame in enumerate(reversed(thread.frames), 1):
             whole = {b.line for b in takewhile(lambda b: not _may_go_round(b), frame.blocks) if b.exhausts}

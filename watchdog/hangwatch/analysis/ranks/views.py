@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import takewhile
 
 from hangwatch.analysis.motion.samples import Motion, read_motion, still_since_ns
@@ -150,7 +151,7 @@ class RankView:
         """The name of the thread for people: ``main thread``, ``thread train_0``."""
         return "main thread" if self.thread is None else f"thread {self.thread.label}"
 
-    @property
+    @cached_property
     def settled(self) -> bool:
         """True if none of its groups has moved between its flight record and the progress read after that."""
         if self.capture.flight is None or self.capture.progress is None:
