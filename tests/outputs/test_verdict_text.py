@@ -197,3 +197,12 @@ def test_a_cause_that_was_never_measured_is_shown_without_a_percentage() -> None
     text = " ".join(shown(msgspec.structs.replace(hang_incident(), verdict=changed), 120, verbose=True).split())
     assert text.count("confidence not measured") == 1
     assert "50%" not in text
+
+
+def test_a_cause_that_is_unknown_has_no_confidence() -> None:
+    """How sure it is that nothing is known helps nobody."""
+    verdict = hang_incident().verdict
+    assert verdict.cause is not None
+    unknown = msgspec.structs.replace(verdict.cause, id="unknown", confidence=0.13)
+    changed = msgspec.structs.replace(verdict, cause=unknown, alternatives=())
+    assert "confidence" not in shown(msgspec.structs.replace(hang_incident(), verdict=changed), 120, verbose=True)

@@ -51,7 +51,10 @@ class SideAnswer:
 
 @dataclass(frozen=True)
 class CauseAnswer:
-    """Why it happened. ``confidence`` is in words (``98%``, ``not measured``); ``page`` is the resource about this cause."""
+    """Why it happened. ``page`` is the resource about this cause.
+
+    ``confidence`` is in words (``98%``, ``not measured``); empty if the cause is unknown.
+    """
 
     id: str
     title: str

@@ -54,7 +54,9 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def certainty(self) -> str:
-        """How sure the cause is, for people: ``98%``, or ``not measured``."""
+        """How sure the cause is, for people: ``98%``, or ``not measured``; empty if the cause is unknown."""
+        if self.id == "unknown":
+            return ""
         return f"{self.confidence:.0%}" if self.measured else "not measured"
 
 

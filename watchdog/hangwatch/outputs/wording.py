@@ -62,7 +62,7 @@ def describe_cause(verdict: Verdict, cause: Cause) -> str:
     why, _, _ = cause.explanation.partition(". ")
     title = "" if why and says_cause(verdict, cause) else cause.title
     text = ". ".join(part for part in (title, excerpt(why, _WHY_CHARS)) if part)
-    sure = f" (confidence {cause.certainty})" if cause.id != "unknown" else ""
+    sure = f" (confidence {cause.certainty})" if cause.certainty else ""
     return f"{text.removesuffix('.')}{sure}"
 
 

@@ -125,7 +125,9 @@ def _side(side: ShownSide, css: str) -> Markup:
 
 def _cause(cause: Cause, root: str | None) -> Markup:
     title = Markup("Cause: {}").format(text(cause.title))
-    certainty = Markup('<p class="quiet">{}, confidence {}</p>').format(name_cause(cause.id, root), cause.certainty)
+    certainty = Markup('<p class="quiet">{}{}</p>').format(
+        name_cause(cause.id, root), f", confidence {cause.certainty}" if cause.certainty else ""
+    )
     explanation = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
     remedy = listing((prose(step) for step in cause.remedy[:_FIRST_STEPS]), "ol")
     others = cause.remedy[_FIRST_STEPS:]

@@ -124,9 +124,8 @@ class _Report:
         return f"{who}{within}: {where}{source}{via}"
 
     def cause(self, cause: Cause) -> Iterator[str]:
-        yield from section(
-            f"Cause: {self.prose(cause.title)}", [f"{self.code(cause.id)}, confidence {cause.certainty}"]
-        )
+        sure = f", confidence {cause.certainty}" if cause.certainty else ""
+        yield from section(f"Cause: {self.prose(cause.title)}", [f"{self.code(cause.id)}{sure}"])
         if cause.explanation:
             yield from ("", self.prose(cause.explanation))
         yield from section("What to do", listing(map(self.prose, cause.remedy), self.extent.steps, numbered=True))

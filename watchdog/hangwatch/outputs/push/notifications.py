@@ -198,7 +198,8 @@ def _words(notification: Notification, before: Notification | None) -> tuple[str
     if verdict.cause is not None:
         said = briefing.why if briefing.why and says_cause(verdict, verdict.cause) else briefing.title
         why = excerpt(said, _LINE_CHARS).removesuffix(".")
-        lines.append(f"Cause: {why} (confidence {verdict.cause.certainty})")
+        sure = f" (confidence {verdict.cause.certainty})" if verdict.cause.certainty else ""
+        lines.append(f"Cause: {why}{sure}")
         lines += [f"Do first: {step}" for step in briefing.steps[:1]]
     lines += [clean(line) for line in describe_history(incident.history)]
     if action := describe_second_look(incident):

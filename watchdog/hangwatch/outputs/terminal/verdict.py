@@ -200,7 +200,8 @@ class _VerdictText:
 
     def cause(self, cause: Cause) -> Iterator[Line]:
         yield from self.title(f"Cause: {cause.title}")
-        yield from self.paragraph(f"{cause.id}, confidence {cause.certainty}", indent=_INDENT, style="dim")
+        sure = f", confidence {cause.certainty}" if cause.certainty else ""
+        yield from self.paragraph(f"{cause.id}{sure}", indent=_INDENT, style="dim")
         yield from self.paragraph(cause.explanation, indent=_INDENT)
         if cause.evidence:
             yield from self.title("Evidence")
