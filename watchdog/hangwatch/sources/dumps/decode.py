@@ -18,6 +18,7 @@ import msgspec
 
 from hangwatch.analysis.operations.histories import histories_of, last_joined_by_all
 from hangwatch.model.collectives import DEFAULT_GROUP, FlightRecord, Group, OperationColumns, Operations
+from hangwatch.sources.dumps.debug_server import DebugDump, is_traceback, parse_debug_dump, parse_traceback
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, is_python, parse_pyspy_text
 from hangwatch.sources.flight.entries import parse_own_place
 from hangwatch.sources.flight.groups import parse_config
@@ -91,20 +92,23 @@ class UnknownContentError(ValueError):
 
 
 def recognise(head: bytes) -> str | None:
-    """Return what a file's beginning may be: ``pickle``, ``json`` or ``stacks``; None for anything else."""
+    """Return what a file's beginning may be: ``pickle``, ``json``, ``debug``, ``stacks``; None for anything else."""
     if head[:1] == b"\x80" and head[1:2] <= b"\x05":
         return "pickle"
     text = head.lstrip(_BLANK)
     if text[:1] in {b"{", b"["}:
         return "json"
+    if text.startswith((b"=== Rank ", b"PARTIAL DATA: ")):
+        return "debug"
     lines = text[:SNIFF_BYTES].splitlines()
-    stacks = any(line.startswith((b"Process ", b"Thread ")) for line in lines[:20])
+    stacks = is_traceback(text[:SNIFF_BYTES]) or any(line.startswith((b"Process ", b"Thread ")) for line in lines[:20])
     return "stacks" if stacks else None
 
 
-def decode_content(
-    data: bytes, *, modified_ns: int | None = None, packed_bytes: int | None = None
-) -> RankDump | StackDump:
+Decoded = RankDump | StackDump | DebugDump
+
+
+def decode_content(data: bytes, *, modified_ns: int | None = None, packed_bytes: int | None = None) -> Decoded:
     """Return what one file holds.
 
     ``modified_ns``: when it was written, by its file system or archive. ``packed_bytes``: the size of what it was
@@ -119,12 +123,15 @@ def decode_content(
         raise FlightFormatError(f"it needs more than {MEMORY_FACTOR} times its size in memory") from None
 
 
-def _decode(data: bytes, modified_ns: int | None) -> RankDump | StackDump:
+def _decode(data: bytes, modified_ns: int | None) -> Decoded:
     form = recognise(data[:SNIFF_BYTES])
+    if form == "debug" and (debug := parse_debug_dump(data, at_ns=modified_ns or 0)) is not None:
+        return debug
     if form == "pickle":
         return decode_dump(load_pickle(data), modified_ns=modified_ns)
     if form == "stacks":
-        return StackDump(parse_pyspy_text(data, at_ns=modified_ns or 0))
+        parse = parse_traceback if is_traceback(data[:SNIFF_BYTES]) else parse_pyspy_text
+        return StackDump(parse(data, at_ns=modified_ns or 0))
     if form == "json":
         loaded = _load_json(data)
         if isinstance(loaded, list):
