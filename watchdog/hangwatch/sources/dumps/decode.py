@@ -148,6 +148,11 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
     """
     if not isinstance(dump, Mapping):
         raise FlightFormatError("not a flight-recorder dump (no entries, no pg_status)")
+    if _is_torchcomms(dump):
+        raise FlightFormatError(
+            "torchcomms' recorder does not record whether an operation has completed, and numbers those of all "
+            "communicators together"
+        )
     config = parse_config(dump.get("pg_config"))
     groups = tuple(Group(name, ranks, description) for name, (description, ranks) in config.items() if ranks)
     world = next((group.ranks for group in groups if group.description == DEFAULT_GROUP), ())
@@ -166,6 +171,20 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
         backends=tuple(sorted({kind.backend for kind in kinds})),
         call_sites=any(kind.frames for kind in kinds),
     )
+
+
+def _is_torchcomms(dump: Mapping[object, object]) -> bool:
+    """True for a dump of torchcomms, which has the keys of torch's and other meanings: read as torch's it shows false hangs.
+
+    torchcomms 0.3 (``comms/torchcomms/hooks/fr/FlightRecorder.cpp``): no status, a group's description is its backend,
+    an entry is retired when the call returns, and ``collective_seq_id`` counts all calls of the process.
+    """
+    entries = dump.get("entries")
+    first = entries[0] if isinstance(entries, (list, tuple)) and entries else None
+    group = first.get("process_group") if isinstance(first, Mapping) else None
+    if dump.get("pg_status") != {} or not isinstance(first, Mapping) or not isinstance(group, (list, tuple)):
+        return False
+    return str(first.get("profiling_name")).startswith(f"{group[-1] if group else ''}:")
 
 
 def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tuple[int, ...]:
