@@ -64,6 +64,6 @@ def join_reports(capture: Capture, reports: Iterable[RasReport]) -> Capture:
             )
             for problem in report.problems
         )
-        told = msgspec.structs.replace(report, problems=tuple(problems))
-        facts.append(NodeFacts(report.address, capture.at_ns, ras=(told,), looked=(_NAME,)))
+        mapped = msgspec.structs.replace(report, problems=tuple(problems))
+        facts.append(NodeFacts(report.address, capture.at_ns, ras=(mapped,), looked=(_NAME,)))
     return msgspec.structs.replace(capture, nodes=(*capture.nodes, *facts))

@@ -178,9 +178,9 @@ def _by_recorder(case: Case) -> str:
     """Return what the recorders show of culprits of whom there is no stack."""
     ranks = case.blame.culprits
     if not any(r in case.views for r in ranks):
-        told = [e.says for e in at_ras(case) if e.rank in ranks]
-        if told:
-            return f"{ranks_do(ranks, 'has', 'have').capitalize()} left no record. NCCL's RAS says: {told[0]}."
+        seen = [e.says for e in at_ras(case) if e.rank in ranks]
+        if seen:
+            return f"{ranks_do(ranks, 'has', 'have').capitalize()} left no record. NCCL's RAS says: {seen[0]}."
         are = "it is" if len(ranks) == 1 else "they are"
         return f"Nothing is known of {number_ranks(ranks)}, not even whether {are} at fault."
     idle = [r for r in ranks if r in case.views and case.views[r].frontier is None]
