@@ -53,17 +53,22 @@ def join_reports(capture: Capture, reports: Iterable[RasReport]) -> Capture:
             Gap("file", f"{report.address}: a report of RAS says nothing without dumps") for report in reports
         )
         return msgspec.structs.replace(capture, gaps=capture.gaps + alone)
-    size = capture.job.world_size
     facts = []
     for report in reports:
-        whole = [rank for c in report.communicators if c.size == size for rank in c.ranks]
-        by_process = {(rank.host, rank.pid): rank.place for rank in whole}
+        ranks = _ranks_of(report, capture.job.world_size)
         problems = (
-            msgspec.structs.replace(
-                problem, ranks=tuple(sorted({by_process[p] for p in problem.processes if p in by_process}))
-            )
+            msgspec.structs.replace(problem, ranks=tuple(sorted({ranks[p] for p in problem.processes if p in ranks})))
             for problem in report.problems
         )
         mapped = msgspec.structs.replace(report, problems=tuple(problems))
         facts.append(NodeFacts(report.address, capture.at_ns, ras=(mapped,), looked=(_NAME,)))
     return msgspec.structs.replace(capture, nodes=(*capture.nodes, *facts))
+
+
+def _ranks_of(report: RasReport, size: int | None) -> dict[tuple[str, int], int]:
+    """Return the ranks by host and pid; without those of which two such communicators differ."""
+    places: dict[tuple[str, int], set[int]] = {}
+    for communicator in report.communicators:
+        for rank in communicator.ranks if communicator.size == size else ():
+            places.setdefault((rank.host, rank.pid), set()).add(rank.place)
+    return {process: min(found) for process, found in places.items() if len(found) == 1}
