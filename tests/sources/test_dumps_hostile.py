@@ -22,8 +22,7 @@ from hangwatch.sources.dumps.contents import UNPACKED_FACTOR
 from hangwatch.sources.dumps.decode import (
     MEMORY_FACTOR,
     MEMORY_FLOOR_BYTES,
-    RankDump,
-    StackDump,
+    Decoded,
     UnknownContentError,
     decode_content,
 )
@@ -34,7 +33,7 @@ WHOLE = pickle.dumps(straggling(2, 1)[0], protocol=2)
 _OPCODES = bytes(range(0x80, 0x99)) + b"()].}]0123BCDFGIJKLMNPQRSTUVXabcdeghijlopqrstu"
 
 
-def decode(data: bytes) -> RankDump | StackDump | None:
+def decode(data: bytes) -> Decoded | None:
     """The value, None for a typed error."""
     try:
         return decode_content(data)
@@ -57,9 +56,17 @@ def test_random_programs_of_the_unpickler(opcodes: list[int]) -> None:
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.sampled_from([b"{", b"[", b"Process 7: x\nThread 7 (idle)\n    ", b'[{"frames": [']), st.binary(max_size=60))
+@given(
+    st.sampled_from(
+        [
+            b"{", b"[", b"Process 7: x\nThread 7 (idle)\n    ", b'[{"frames": [',
+            b"=== Rank 0: http://n:1/handler/dump_traceback? ===\nThread 0x1 (most recent call first):\n  File ",
+        ]
+    ),
+    st.binary(max_size=60),
+)  # fmt: skip
 def test_other_forms(head: bytes, rest: bytes) -> None:
-    """JSON and py-spy's text with anything in them."""
+    """JSON, py-spy's text and the debug server's with anything in them."""
     decode(head + rest)
 
 

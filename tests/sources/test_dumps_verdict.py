@@ -154,6 +154,43 @@ def test_missing_ranks_are_named() -> None:
     assert "no usable dump of rank 3 of 4" in reported(look(files))
     del files["nccl_trace_rank_1"]
     assert set(blame(files).culprits) == {1, 3}
+    assert diagnose(look(files)).verdict.summary.endswith("and nothing is known of ranks 1,3.")
+
+
+def test_a_rank_without_a_dump_that_is_being_torn_down_is_found_by_its_stack() -> None:
+    """pytorch#196968: ``destroy_process_group`` no longer answers the others' request for a dump, but py-spy sees it there."""
+    files = pickled(straggling(4, 3))
+    del files["nccl_trace_rank_3"]
+    files["pyspy_rank_3.txt"] = (
+        b'Process 4103: python train.py\nThread 4103 (idle): "MainThread"\n'
+        b"    destroy_process_group (torch/distributed/distributed_c10d.py:2290)\n"
+        b"    main (train.py:88)\n    <module> (train.py:95)\n"
+    )
+    capture = look(files)
+    verdict = diagnose(capture).verdict
+    assert (verdict.culprit_ranks, verdict.proven) == ((3,), False)
+    assert verdict.cause is not None
+    assert verdict.cause.id == "early-exit"
+    assert "in destroy_process_group while the others still train" in verdict.cause.explanation
+    assert "no usable dump of rank 3 of 4 (a rank that has ended or is in destroy_process_group" in reported(capture)
+
+
+@pytest.mark.parametrize("form", ["pickle", "json"])
+def test_dumps_of_torchcomms_are_set_aside(form: str) -> None:
+    """Keys as torch's, by ``FlightRecorder.cpp`` of torchcomms 0.3: retired when the call returns, no status, one counter.
+
+    Of a job that goes on, as torch's it would show all ranks in their first operation for ever.
+    """
+    called = [
+        entry(at, "all_reduce", at, profiling_name="ncclx:all_reduce", process_group=("world", "ncclx"), retired=True)
+        | {"state": "scheduled"}
+        for at in range(20)
+    ]
+    one = dump(called, {"world": ("ncclx", [0, 1])}, "2.10") | {"pg_status": {}}
+    data = pickle.dumps(one, protocol=2) if form == "pickle" else msgspec.json.encode(one)
+    capture = look({f"comm_lib_trace_rank_{rank}": data for rank in (0, 1)})
+    assert capture.ranks == ()
+    assert reported(capture).count("torchcomms' recorder does not record whether an operation has completed") == 2
 
 
 def test_another_jobs_dump_is_set_aside() -> None:

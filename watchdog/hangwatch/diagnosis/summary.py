@@ -37,6 +37,8 @@ def summarize(case: Case, kind: Kind, cause: Cause) -> str:
     waiting = list_ranks(blame.waiting)
     if len(blame.waiting) == 1:
         verb = verb.replace("are", "is", 1)
+    if cause.id == "unknown" and not any(r in case.views for r in blame.culprits):
+        return f"{waiting.capitalize()} {verb} {place}, and nothing is known of {holders}."
     return f"{waiting.capitalize()} {verb} {place} because of {holders}{why}."
 
 

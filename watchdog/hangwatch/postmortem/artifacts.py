@@ -11,9 +11,11 @@ import msgspec
 
 from hangwatch.analysis.patience import STEP_S
 from hangwatch.model.capture import Capture, Gap
+from hangwatch.model.devices import RasReport
 from hangwatch.model.errors import UserError
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.bundle.bundle import read_bundle
+from hangwatch.postmortem.ras_reports import join_reports, take_reports
 from hangwatch.sources.dumps.contents import Aside, Content, count_files, find_contents, read_content
 from hangwatch.sources.dumps.failure_log import parse_failure_log
 from hangwatch.sources.dumps.gathering import Progress, gather
@@ -59,14 +61,15 @@ def read_artifacts(path: Path, progress: Progress) -> Artifacts:
         before, capture = read_bundle(path)
         return Artifacts(capture, before)
     bundles: _Bundles = {}
+    reports: list[RasReport] = []
     try:
         total = count_files(path)
-        contents = _take_bundles(find_contents(path), bundles)
+        contents = take_reports(_take_bundles(find_contents(path), bundles), reports)
         gathered = gather(contents, job=_job_name(path), total=total, progress=progress)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     bundles = {root: files for root, files in bundles.items() if _HEADS & files.keys()}
-    capture = gathered.capture
+    capture = join_reports(gathered.capture, reports)
     if not capture.ranks:
         for read in () if bundles else (read_failure, read_training):
             if (found := read(path, _job_name(path), progress)) is not None:

@@ -145,8 +145,8 @@ def _next_step(case: Case, view: RankView) -> str:
     if _sleeps(view):
         return "`hangwatch dump --with-values` shows the values of its variables."
     identity = view.capture.identity
-    command = f"py-spy dump --native --pid {identity.pid}"
-    return f"Run `{command}` on {identity.node} to see where it is below Python (this pauses the rank for a moment)."
+    command = f"`py-spy dump --native --pid {identity.pid or 'PID'}` on {identity.node or 'its node'}"
+    return f"Run {command} to see where it is below Python (this pauses the rank for a moment)."
 
 
 def _tasks(view: RankView) -> tuple[str, ...]:
@@ -178,7 +178,11 @@ def _by_recorder(case: Case) -> str:
     """Return what the recorders show of culprits of whom there is no stack."""
     ranks = case.blame.culprits
     if not any(r in case.views for r in ranks):
-        return f"The others wait for {number_ranks(ranks)}, for which nothing was recorded."
+        seen = [e.says for e in at_ras(case) if e.rank in ranks]
+        if seen:
+            return f"{ranks_do(ranks, 'has', 'have').capitalize()} left no record. NCCL's RAS says: {seen[0]}."
+        are = "it is" if len(ranks) == 1 else "they are"
+        return f"Nothing is known of {number_ranks(ranks)}, not even whether {are} at fault."
     idle = [r for r in ranks if r in case.views and case.views[r].frontier is None]
     blocked = [r for r in ranks if r in case.views and case.views[r].frontier is not None]
     said = []

@@ -18,6 +18,7 @@ import msgspec
 
 from hangwatch.analysis.operations.histories import histories_of, last_joined_by_all
 from hangwatch.model.collectives import DEFAULT_GROUP, FlightRecord, Group, OperationColumns, Operations
+from hangwatch.sources.dumps.debug_server import DebugDump, is_traceback, parse_debug_dump, parse_traceback
 from hangwatch.sources.dumps.pyspy_text import ProcessStack, is_python, parse_pyspy_text
 from hangwatch.sources.flight.entries import parse_own_place
 from hangwatch.sources.flight.groups import parse_config
@@ -91,20 +92,23 @@ class UnknownContentError(ValueError):
 
 
 def recognise(head: bytes) -> str | None:
-    """Return what a file's beginning may be: ``pickle``, ``json`` or ``stacks``; None for anything else."""
+    """Return what a file's beginning may be: ``pickle``, ``json``, ``debug``, ``stacks``; None for anything else."""
     if head[:1] == b"\x80" and head[1:2] <= b"\x05":
         return "pickle"
     text = head.lstrip(_BLANK)
     if text[:1] in {b"{", b"["}:
         return "json"
+    if text.startswith((b"=== Rank ", b"PARTIAL DATA: ")):
+        return "debug"
     lines = text[:SNIFF_BYTES].splitlines()
-    stacks = any(line.startswith((b"Process ", b"Thread ")) for line in lines[:20])
+    stacks = is_traceback(text[:SNIFF_BYTES]) or any(line.startswith((b"Process ", b"Thread ")) for line in lines[:20])
     return "stacks" if stacks else None
 
 
-def decode_content(
-    data: bytes, *, modified_ns: int | None = None, packed_bytes: int | None = None
-) -> RankDump | StackDump:
+Decoded = RankDump | StackDump | DebugDump
+
+
+def decode_content(data: bytes, *, modified_ns: int | None = None, packed_bytes: int | None = None) -> Decoded:
     """Return what one file holds.
 
     ``modified_ns``: when it was written, by its file system or archive. ``packed_bytes``: the size of what it was
@@ -119,12 +123,15 @@ def decode_content(
         raise FlightFormatError(f"it needs more than {MEMORY_FACTOR} times its size in memory") from None
 
 
-def _decode(data: bytes, modified_ns: int | None) -> RankDump | StackDump:
+def _decode(data: bytes, modified_ns: int | None) -> Decoded:
     form = recognise(data[:SNIFF_BYTES])
+    if form == "debug" and (debug := parse_debug_dump(data, at_ns=modified_ns or 0)) is not None:
+        return debug
     if form == "pickle":
         return decode_dump(load_pickle(data), modified_ns=modified_ns)
     if form == "stacks":
-        return StackDump(parse_pyspy_text(data, at_ns=modified_ns or 0))
+        parse = parse_traceback if is_traceback(data[:SNIFF_BYTES]) else parse_pyspy_text
+        return StackDump(parse(data, at_ns=modified_ns or 0))
     if form == "json":
         loaded = _load_json(data)
         if isinstance(loaded, list):
@@ -141,6 +148,11 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
     """
     if not isinstance(dump, Mapping):
         raise FlightFormatError("not a flight-recorder dump (no entries, no pg_status)")
+    if _is_torchcomms(dump):
+        raise FlightFormatError(
+            "torchcomms' recorder does not record whether an operation has completed, and numbers those of all "
+            "communicators together"
+        )
     config = parse_config(dump.get("pg_config"))
     groups = tuple(Group(name, ranks, description) for name, (description, ranks) in config.items() if ranks)
     world = next((group.ranks for group in groups if group.description == DEFAULT_GROUP), ())
@@ -159,6 +171,20 @@ def decode_dump(dump: object, *, modified_ns: int | None = None) -> RankDump:
         backends=tuple(sorted({kind.backend for kind in kinds})),
         call_sites=any(kind.frames for kind in kinds),
     )
+
+
+def _is_torchcomms(dump: Mapping[object, object]) -> bool:
+    """True for a dump of torchcomms, which has the keys of torch's and other meanings: read as torch's it shows false hangs.
+
+    torchcomms 0.3 (``comms/torchcomms/hooks/fr/FlightRecorder.cpp``): no status, a group's description is its backend,
+    an entry is retired when the call returns, and ``collective_seq_id`` counts all calls of the process.
+    """
+    entries = dump.get("entries")
+    first = entries[0] if isinstance(entries, (list, tuple)) and entries else None
+    group = first.get("process_group") if isinstance(first, Mapping) else None
+    if dump.get("pg_status") != {} or not isinstance(first, Mapping) or not isinstance(group, (list, tuple)):
+        return False
+    return str(first.get("profiling_name")).startswith(f"{group[-1] if group else ''}:")
 
 
 def _find_owners(dump: Mapping[object, object], groups: Sequence[Group]) -> tuple[int, ...]:

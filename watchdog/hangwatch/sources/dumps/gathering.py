@@ -25,7 +25,8 @@ from hangwatch.model.transforms.clocks import shift
 from hangwatch.sources.dumps.archives import ArchiveError
 from hangwatch.sources.dumps.belonging import Belonging, Found, sort_out
 from hangwatch.sources.dumps.contents import Aside, Content, read_content
-from hangwatch.sources.dumps.decode import RankDump, StackDump, UnknownContentError, decode_content
+from hangwatch.sources.dumps.debug_server import DebugDump, LastStacks, keep_last, take_last
+from hangwatch.sources.dumps.decode import Decoded, RankDump, StackDump, UnknownContentError, decode_content
 from hangwatch.sources.dumps.membership import complete_groups
 from hangwatch.sources.dumps.processes import Assigned, assign_stacks
 from hangwatch.sources.dumps.pyspy_text import ProcessStack
@@ -165,6 +166,14 @@ _BLANK = (
     "the rank may be in its first collective, which NCCL records only after all ranks have "
     "connected; py-spy dump shows where it is"
 )
+#: What it may mean that there is no dump of a rank. ``ProcessGroupNCCL::shutdown`` (torch 2.13, pytorch#196968) ends the thread
+#: that answers the others' requests for a dump before it destroys communicators; ``nccl2`` has no such requests (#197232).
+_ABSENT = (
+    "a rank that has ended or is in destroy_process_group leaves none, nor, with the backend nccl2, one of whose own "
+    "operations none has failed; its log and py-spy dump show more"
+)
+#: What it may mean that the server of a rank, which runs Python for a stack, does not answer.
+_SILENT = "its process may be gone or stopped, or a thread holds the GIL; py-spy dump --nonblocking shows where it is"
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -183,29 +192,34 @@ def gather(contents: Iterable[Content | Aside], *, job: str, total: int | None, 
     """Return the capture of the job; its gaps name every unused file and why it is not used."""
     dumps: list[tuple[str, RankDump]] = []
     stacks: list[tuple[str, ProcessStack]] = []
+    debug: list[tuple[str, DebugDump]] = []
     asides: list[Aside] = []
     for number, (name, decoded) in enumerate(decode_all(contents), 1):
         if isinstance(decoded, RankDump):
             dumps.append((name, decoded))
         elif isinstance(decoded, StackDump):
             stacks += [(name, process) for process in decoded.processes]
+        elif isinstance(decoded, DebugDump):
+            debug = keep_last([*debug, (name, decoded)])
         else:
             asides.append(decoded)
         progress(number, total)
     ranks = ranks_by_name([name for name, _ in dumps], {})
     belonging = sort_out([Found(name, dump, ranks.get(name)) for name, dump in dumps])
     pids = {name: process.pid for name, process in stacks}
+    last = take_last(debug)
+    stacks += [(last.name, process) for process in last.processes]
     assigned = assign_stacks(stacks, ranks_by_name(list(pids), pids), alone=not dumps)
-    return _put_together(belonging, assigned, asides, job)
+    return _put_together(belonging, assigned, last, asides, job)
 
 
-def decode_all(contents: Iterable[Content | Aside]) -> Iterator[tuple[str, RankDump | StackDump | Aside]]:
+def decode_all(contents: Iterable[Content | Aside]) -> Iterator[tuple[str, Decoded | Aside]]:
     """Yield every file's name with its decoded content, or an ``Aside`` with the reason; many files use all cores."""
     for content, decoded in map_files(_decode, contents, _lost):
         yield content.name, decoded
 
 
-def _decode(content: Content | Aside) -> RankDump | StackDump | Aside:
+def _decode(content: Content | Aside) -> Decoded | Aside:
     return content if isinstance(content, Aside) else decode_file(content)
 
 
@@ -213,7 +227,7 @@ def _lost(content: Content | Aside) -> Aside:
     return Aside(content.name, "the process that read it died, probably out of memory")
 
 
-def decode_file(content: Content) -> RankDump | StackDump | Aside:
+def decode_file(content: Content) -> Decoded | Aside:
     """Return one file's decoded content, or an ``Aside`` with the reason."""
     try:
         return decode_content(read_content(content), modified_ns=content.modified_ns, packed_bytes=content.packed_bytes)
@@ -225,8 +239,10 @@ def decode_file(content: Content) -> RankDump | StackDump | Aside:
         return Aside(content.name, f"it cannot be read: {error.strerror or error}")
 
 
-def _put_together(belonging: Belonging, assigned: Assigned, asides: Sequence[Aside], job: str) -> Gathered:
-    world = belonging.world or tuple(range(max(assigned.stacks, default=-1) + 1))
+def _put_together(
+    belonging: Belonging, assigned: Assigned, last: LastStacks, asides: Sequence[Aside], job: str
+) -> Gathered:
+    world = belonging.world or tuple(range(max((*assigned.stacks, *last.silent), default=-1) + 1))
     flights, gaps = complete_groups({rank: one.dump.flight for rank, one in belonging.dumps.items()}, world)
     flights, skewed = correct_clocks(flights)
     gaps += skewed
@@ -240,7 +256,7 @@ def _put_together(belonging: Belonging, assigned: Assigned, asides: Sequence[Asi
     absent = sorted(set(world) - flights.keys()) if belonging.dumps else []
     if absent:
         gaps = (
-            Gap("flight recorder", f"no usable dump of {number_ranks(absent)} of {len(world)}"),
+            Gap("flight recorder", f"no usable dump of {number_ranks(absent)} of {len(world)}", hint=_ABSENT),
             *gaps,
         )
     blank = [rank for rank, flight in flights.items() if flight.blank]
@@ -249,6 +265,12 @@ def _put_together(belonging: Belonging, assigned: Assigned, asides: Sequence[Asi
     if assigned.assumed:
         hint = "call the files ..._rank_N"
         gaps += (Gap("stacks", "the files name no rank; ranks are assigned by process id", hint=hint),)
+    gaps += tuple(
+        Gap("debug server", f"no stack: {why.rstrip(': ')}", rank, _SILENT) for rank, why in sorted(last.silent.items())
+    )
+    if last.moved:
+        moved = ranks_do(last.moved, "was", "were")
+        gaps += (Gap("debug server", f"{moved} elsewhere in the dump before {last.name}: the job may have gone on"),)
     gaps += _describe_asides((*asides, *belonging.asides, *assigned.asides))
     times = [flight.at_ns for flight in flights.values()]
     times += [sample.at_ns for stacks in assigned.stacks.values() for sample in stacks.samples]

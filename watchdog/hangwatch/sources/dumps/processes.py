@@ -52,7 +52,9 @@ def assign_stacks(found: Sequence[tuple[str, ProcessStack]], ranks: Mapping[str,
     several = {name for name, _ in found if sum(other == name for other, _ in found) > 1}
     for name, process in found:
         other = _of_no_rank(process)
-        if other is not None:
+        if process.rank is not None:
+            known.setdefault(process.rank, []).append((name, process))
+        elif other is not None:
             asides.append(Aside(name, other))
         elif name in ranks and name not in several:
             known.setdefault(ranks[name], []).append((name, process))

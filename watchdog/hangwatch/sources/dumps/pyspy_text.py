@@ -27,11 +27,15 @@ _PROCESSES_LIMIT = 4096
 
 
 class ProcessStack(msgspec.Struct, frozen=True):
-    """The stacks of one process. ``pid``: 0 if unknown. ``command``: its command line, as far as printed."""
+    """The stacks of one process.
+
+    ``pid``: 0 if unknown. ``command``: its command line, as far as printed. ``rank``: None if the content does not tell.
+    """
 
     pid: int
     command: str
     sample: StackSample
+    rank: int | None = None
 
 
 def parse_pyspy_text(data: bytes, *, at_ns: int) -> tuple[ProcessStack, ...]:

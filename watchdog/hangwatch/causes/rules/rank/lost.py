@@ -122,7 +122,10 @@ def early_exit(case: Case) -> Match | None:
         if view.wait is not None and view.wait.op == "destroy_process_group":
             destroying = view.wait.frame
         if destroying is not None:
-            said = f"Rank {rank} is at the end of the program, in destroy_process_group, while the others still train."
+            said = (
+                f"Rank {rank} is in destroy_process_group while the others still train. "
+                "An exception that is not printed yet may have brought it there."
+            )
             return Match("early-exit", "strong", said, at_stack(case, rank, destroying))
     return None
 
