@@ -22,7 +22,15 @@ from hangwatch.agent.fleet.member import name_node
 from hangwatch.agent.fleet.world_links import WorldLinks
 from hangwatch.agent.incidents.history import Histories
 from hangwatch.agent.incidents.lifecycle import close_left_open
-from hangwatch.agent.incidents.record import Announce, IncidentRecord, TellStand, announce_to_nobody, tell_nobody
+from hangwatch.agent.incidents.record import (
+    Acting,
+    Announce,
+    IncidentRecord,
+    NoActions,
+    TellStand,
+    announce_to_nobody,
+    tell_nobody,
+)
 from hangwatch.agent.incidents.reopen import Reopening
 from hangwatch.agent.job.state import JobState
 from hangwatch.agent.job.watch import JobWatch, watch_job
@@ -33,7 +41,7 @@ from hangwatch.exchange.opening import parse_exchange
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, Job
-from hangwatch.model.incident import HANG_KINDS, Verdict
+from hangwatch.model.incident import HANG_KINDS
 from hangwatch.model.live import LiveJob, LiveView
 from hangwatch.outputs.briefing import Links
 from hangwatch.outputs.metrics.exposition import Metrics
@@ -77,8 +85,8 @@ class Agent:
     when its kind changes, and when it is over; ``on_peer_incident`` for those that another node owns; ``tell_stand``
     when the state of a second look changes. ``receivers`` gives their state, for the metrics. ``ticked`` is called
     after every tick that came to its end. ``reopening`` holds what an earlier agent has left open. ``settings`` are
-    those in force; a reload changes only the patience here. ``histories`` has the earlier hangs of jobs; ``plan`` says
-    what is to be done about a hang. ``links``: where people find the page and the runbooks. ``secret``: what the agents
+    those in force; a reload changes only the patience here. ``histories`` has the earlier hangs of jobs; ``acting``
+    acts on hangs. ``links``: where people find the page and the runbooks. ``secret``: what the agents
     of a job have in common.
     """
 
@@ -96,7 +104,7 @@ class Agent:
     on_peer_incident: Announce = announce_to_nobody
     tell_stand: TellStand = tell_nobody
     histories: Histories = field(default_factory=Histories)
-    plan: Callable[[Verdict], str] = lambda _: ""
+    acting: Acting = field(default_factory=NoActions)
     links: Links = field(default_factory=Links)
     secret: str = field(default="", repr=False)
     jobs: dict[str, JobWatch] = field(default_factory=dict)
@@ -249,7 +257,7 @@ class Agent:
                     history=self.histories.of(job_id),
                     ended=self._finder.ended,
                     ends=self._ends,
-                    plan=self.plan,
+                    acting=self.acting,
                 )
                 beside = [rank for engine in engines.get(job_id, ()) for rank in engine.beside(now_s, frozenset())]
                 for one in self.reopening.take(job.ranks or beside):

@@ -112,7 +112,7 @@ class Service:
             on_peer_incident=self.on_peer_incident,
             tell_stand=self.tell_stand,
             histories=histories,
-            plan=self.actor.plan,
+            acting=self.actor,
             secret=read_token(os.environ, "HANGWATCH_SECRET") or "",
         )
         self._server: RunningServer | None = None

@@ -154,9 +154,10 @@ class Actor:
         if incident.ended_at is not None:
             self._over.add(incident.id)
             self._acted.discard(incident.id)
-            self._taken.pop(incident.id, None)
             return
-        self._over.discard(incident.id)  # the same wait, by its onset, may be reported again
+        if incident.id in self._over:  # the same wait, by its onset, is reported again
+            self._over.discard(incident.id)
+            self._taken.pop(incident.id, None)
         name, policy = policy_for(self.settings, incident.verdict)
         if not name or incident.id in self._acted or not incident.may_be_acted_on:
             return

@@ -12,8 +12,9 @@ from typing import Protocol
 
 import msgspec
 
+from hangwatch.config.settings import Action
 from hangwatch.diagnosis.verdict import Diagnosis
-from hangwatch.model.incident import HANG_KINDS, Incident, SecondLook
+from hangwatch.model.incident import HANG_KINDS, Incident, SecondLook, Verdict
 
 #: Called with an incident and the folder of its bundle, None where there is none.
 Announce = Callable[[Incident, Path | None], Awaitable[None]]
@@ -62,6 +63,31 @@ async def announce_to_nobody(incident: Incident, path: Path | None) -> None:
 async def tell_nobody(incident: Incident, path: Path | None, owned: bool) -> None:
     """Do nothing. A ``TellStand`` for an agent that takes no actions."""
     del incident, path, owned
+
+
+class Acting(Protocol):
+    """What is done about hangs (``actions.Actor``)."""
+
+    def plan(self, verdict: Verdict) -> str:
+        """Return what is to be done about a hang, in words; empty if nothing is."""
+        ...
+
+    def taken_for(self, incident: Incident) -> Action | None:
+        """Return what was done to the job of an incident; None if nothing was."""
+        ...
+
+
+class NoActions:
+    """Nothing is ever done."""
+
+    def plan(self, verdict: Verdict) -> str:
+        """Return that nothing is to be done."""
+        del verdict
+        return ""
+
+    def taken_for(self, incident: Incident) -> None:
+        """Return that nothing was done."""
+        del incident
 
 
 class Sharing(Protocol):

@@ -23,8 +23,10 @@ from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.incidents.history import HangHistory
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import (
+    Acting,
     Announce,
     IncidentRecord,
+    NoActions,
     TellStand,
     Unshared,
     announce_to_nobody,
@@ -52,7 +54,7 @@ from hangwatch.config.settings import Settings
 from hangwatch.diagnosis.verdict import Diagnosis
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, Job, RankIdentity
-from hangwatch.model.incident import HANG_KINDS, Incident, SecondLook, Verdict
+from hangwatch.model.incident import HANG_KINDS, Incident, SecondLook
 from hangwatch.model.progress import RankProgress, read_progress
 from hangwatch.model.serving import EngineState
 from hangwatch.serving.engine import EngineWatch
@@ -74,11 +76,6 @@ class Clock(Protocol):
         ...
 
 
-def _plan_nothing(verdict: Verdict) -> str:
-    del verdict
-    return ""
-
-
 log = logging.getLogger("hangwatch")
 
 #: Digests that are read together are of moments so far apart: each is written once a second, and read once a second.
@@ -98,8 +95,8 @@ class JobWatch:
     ``local`` captures this node, ``scope`` what this agent diagnoses: this node, or all nodes of ``fleet``. ``incidents`` reports
     hangs, ``silent_failures`` what training says of itself, ``slowness`` who makes the others late, ``failures`` why the job has
     failed. ``history`` has the job's earlier hangs. ``engines`` are those whose ranks these are; a job without ranks is an engine
-    alone. ``captures`` counts those that were diagnosed here. ``second_look`` says when a hang may be acted on, and ``plan`` what
-    is to be done about it then.
+    alone. ``captures`` counts those that were diagnosed here. ``second_look`` says when a hang may be acted on, and
+    ``acting`` what is done about it then.
     """
 
     ranks: LocalRanks
@@ -114,7 +111,7 @@ class JobWatch:
     history: HangHistory = field(default_factory=HangHistory)
     engines: tuple[EngineWatch, ...] = ()
     second_look: SecondLooking = field(default_factory=SecondLooking)
-    plan: Callable[[Verdict], str] = _plan_nothing
+    acting: Acting = field(default_factory=NoActions)
     clock: Clock = time
     scope: CaptureScope = field(init=False)
     suspector: Suspector = field(init=False)
@@ -363,12 +360,12 @@ class JobWatch:
             return None
         if why := self.fleet.distrust:
             self.second_look.forget()
-            return SecondLook("", "", self.plan(diagnosis.verdict), why)
+            return SecondLook("", "", self.acting.plan(diagnosis.verdict), why)
         look, now_s = look_at(diagnosis), self.clock.monotonic()
         stand = self.second_look.take(look, now_s)
         if self.suspector.current is not None and stand.in_s is not None:
             self.suspector.current.act_at_s = now_s + stand.in_s
-        return describe_stand(stand, before, self.clock.time_ns(), look, self.plan(diagnosis.verdict))
+        return describe_stand(stand, before, self.clock.time_ns(), look, self.acting.plan(diagnosis.verdict))
 
     def _catch_up(self) -> None:
         """Have the step at which the job hangs: the beats of this tick may be from before it."""
@@ -406,10 +403,18 @@ class JobWatch:
 
     async def _judge_end(self, job: Job, ranks: Sequence[RankIdentity]) -> None:
         """The ranks have ended. A hang that was reported explains that; and one node of the job reports for all."""
-        if self.incidents.open_record is None and not self.fleet.follows:
+        if self.incidents.open_record is None and not self.fleet.follows and not self._were_ended(ranks):
             await self.failures.report(job, ranks, self.clock.time_ns())
         else:
             self.failures.forget(ranks)
+
+    def _were_ended(self, ranks: Sequence[RankIdentity]) -> bool:
+        """Return whether hangwatch has acted on a hang of these ranks: a handler of the program may end them in any way then."""
+        known = self.incidents.record
+        began_s = max((one.start_time for one in ranks), default=0.0)
+        if known is None or known.onset_ns < began_s * 1e9:
+            return False
+        return self.acting.taken_for(known.incident) is not None
 
     async def pause(self) -> None:
         """The agent ends and the job goes on: its incidents stay open."""
@@ -447,13 +452,13 @@ def watch_job(
     history: HangHistory | None = None,
     ended: Callable[[], Sequence[KnownProcess]] = tuple,
     ends: ProcessEnds | None = None,
-    plan: Callable[[Verdict], str] = _plan_nothing,
+    acting: Acting | None = None,
     clock: Clock = time,
 ) -> JobWatch:
     """A watch over a job that was just found, with all that is its own. ``history``: of what was that job before.
 
-    ``ended``: the Python programs that have ended on this node. ``ends``: sees how the ranks end. ``plan``: names the action
-    planned for a hang.
+    ``ended``: the Python programs that have ended on this node. ``ends``: sees how the ranks end. ``acting``: acts on hangs;
+    None if nothing does.
     """
     settings = settings if settings is not None else Settings()
     ranks = LocalRanks(job)
@@ -470,6 +475,6 @@ def watch_job(
         training=TrainingTelemetry(settings.logs),
         history=history if history is not None else HangHistory(),
         second_look=SecondLooking(settings.act_after_s or None),
-        plan=plan,
+        acting=acting if acting is not None else NoActions(),
         clock=clock,
     )
