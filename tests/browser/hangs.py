@@ -62,6 +62,19 @@ def view_of(incident: Incident, capture: Capture) -> LiveView:
     return LiveView(capture.at_ns, (msgspec.structs.replace(job, incident=incident, capture=capture),))
 
 
+def fleet(size: int = 16384) -> LiveView:
+    """The stall of a large job on nodes of eight ranks, each with a group of its own."""
+    view = view_of(*hang_of_many(size))
+    (job,) = view.jobs
+    ranks = tuple(msgspec.structs.replace(one, node=f"gpu-{one.rank // 8:04}") for one in job.ranks)
+    groups = tuple(
+        GroupFront(f"mesh_tp [{first}-{first + 7}]", tuple(range(first, first + 8)), 42, 42, 42)
+        for first in range(0, size, 8)
+    )
+    job = msgspec.structs.replace(job, ranks=ranks, groups=(*job.groups, *groups))
+    return LiveView(view.at_ns, (job,))
+
+
 def _beat(rank: RankCapture, at_ns: int) -> Beat:
     """The beat that the capture's numbers were in."""
     groups = tuple(

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 import msgspec
 
 from hangwatch.model.capture import Capture
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import HANG_KINDS, Incident, RankEntry
 from hangwatch.model.progress import GroupFront, LiveProgress
 from hangwatch.model.text import describe_job, title_job
 
@@ -83,9 +83,16 @@ class LiveJob(msgspec.Struct, frozen=True):
         return describe_job(self.launcher, self.world_size, self.role if self.names else "")
 
     @property
+    def known(self) -> dict[int, LiveRank | RankEntry]:
+        """Every rank of which something is known, by number: those of this node, and those that an open hang names."""
+        hangs = self.incident is not None and self.incident.verdict.kind in HANG_KINDS
+        elsewhere = self.incident.ranks if self.incident is not None and hangs else ()
+        return {one.rank: one for one in (*elsewhere, *self.ranks)}
+
+    @property
     def names(self) -> dict[int, str]:
         """The names of processes of worlds other than the job's own, by number."""
-        return {one.rank: one.name for one in self.ranks if one.name}
+        return {number: one.name for number, one in self.known.items() if one.name}
 
 
 class LiveView(msgspec.Struct, frozen=True):

@@ -63,13 +63,20 @@ def render_group_progress(
         return Markup('<p class="quiet">No process groups found: none exists yet, or the probe is not loaded.</p>')
     charts = join(_card(group, history.get(group.label, ()), last.get(group.key)) for group in groups[:_MAX_CHARTS])
     rest = groups[_MAX_CHARTS:]
+    more = fold(f"{len(rest)} more groups", list_groups(rest), id="more-groups")
+    return _KEY + Markup('<div class="group-cards">{}</div>{}').format(charts, more)
+
+
+def list_groups(groups: Sequence[GroupFront]) -> Markup:
+    """Return a row per group; empty markup without groups."""
     rows = [
         (code(g.label), str(g.front), str(g.completed), _in_flight(g), short_ranks(g.behind) if g.behind else "")
-        for g in rest[:_MAX_ROWS]
+        for g in groups[:_MAX_ROWS]
     ]
-    heads = ("Group", "Enqueued", "Completed by all", "In flight", "Ranks behind")
-    more = fold(f"{len(rest)} more groups", table(heads, rows), id="more-groups")
-    return _KEY + Markup('<div class="group-cards">{}</div>{}').format(charts, more)
+    shown = table(("Group", "Enqueued", "Completed by all", "In flight", "Ranks behind"), rows, css="fronts cards")
+    hidden = len(groups) - _MAX_ROWS
+    more = Markup('<p class="quiet">and {} more: search for a name or a rank</p>').format(hidden)
+    return shown + (more if hidden > 0 else NOTHING)
 
 
 def _card(group: GroupFront, points: Sequence[ProgressPoint], last: LastToJoin | None) -> Markup:

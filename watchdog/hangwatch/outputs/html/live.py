@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -153,7 +153,7 @@ def render_parts(
     ``progress``: by job. ``incidents``: those stored.
     """
     parts: dict[str, Markup] = {}
-    jobs = sorted(view.jobs, key=_urgency)
+    jobs = by_urgency(view.jobs)
     if len(jobs) > 1:
         parts["jobs"] = section("Jobs on this node", _overview(jobs, progress))
     stored = {one.id for one in incidents}
@@ -168,9 +168,14 @@ def render_parts(
     return parts
 
 
-def _urgency(job: LiveJob) -> tuple[int, str]:
-    """Return a sort key: jobs with an incident first, most severe first."""
-    return (_SEVERITIES.index(job.incident.verdict.severity) if job.incident is not None else len(_SEVERITIES), job.id)
+def by_urgency(jobs: Iterable[LiveJob]) -> list[LiveJob]:
+    """Return the jobs as the page has them: those with an incident first, most severe first."""
+
+    def urgency(job: LiveJob) -> tuple[int, str]:
+        severity = _SEVERITIES.index(job.incident.verdict.severity) if job.incident is not None else len(_SEVERITIES)
+        return severity, job.id
+
+    return sorted(jobs, key=urgency)
 
 
 def _overview(jobs: Sequence[LiveJob], progress: Mapping[str, JobProgress]) -> Markup:
@@ -193,7 +198,7 @@ def _overview(jobs: Sequence[LiveJob], progress: Mapping[str, JobProgress]) -> M
 
 
 def _states(job: LiveJob) -> dict[int, str]:
-    return {rank.rank: rank.state for rank in job.ranks}
+    return {rank: one.state for rank, one in job.known.items()}
 
 
 def _job_parts(job: LiveJob, progress: JobProgress, stored: Collection[str]) -> Iterator[tuple[str, Markup]]:
