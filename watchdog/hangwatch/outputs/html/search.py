@@ -35,7 +35,7 @@ class Found(NamedTuple):
 def render_found(view: LiveView, query: str) -> Markup:
     """Return what a query finds in each job, or a sentence that it finds nothing."""
     found = join(with_names(_render(job, find(job, query)), job.names) for job in by_urgency(view.jobs))
-    nothing = Markup('<section class="banner info"><p>No rank, node, group or state matches {}.</p></section>')
+    nothing = Markup("<section><p>No rank, node, group or state matches {}.</p></section>")
     return found or nothing.format(code(query))
 
 
