@@ -85,9 +85,11 @@ class LiveJob(msgspec.Struct, frozen=True):
     @property
     def known(self) -> dict[int, LiveRank | RankEntry]:
         """Every rank of which something is known, by number: those of this node, and those that an open hang names."""
-        hangs = self.incident is not None and self.incident.verdict.kind in HANG_KINDS
-        elsewhere = self.incident.ranks if self.incident is not None and hangs else ()
-        return {one.rank: one for one in (*elsewhere, *self.ranks)}
+        known: dict[int, LiveRank | RankEntry] = {}
+        if self.incident is not None and self.incident.verdict.kind in HANG_KINDS:
+            known.update((entry.rank, entry) for entry in self.incident.ranks)
+        known.update((one.rank, one) for one in self.ranks)
+        return known
 
     @property
     def names(self) -> dict[int, str]:
