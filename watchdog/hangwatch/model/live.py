@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -50,7 +51,7 @@ class LastToJoin(msgspec.Struct, frozen=True):
     slices: tuple[LastToJoin, ...] = ()
 
 
-class LiveJob(msgspec.Struct, frozen=True):
+class LiveJob(msgspec.Struct, frozen=True, dict=True):
     """One job, with its open incident and the capture behind that.
 
     ``name``, ``script``: as in ``JobEntry``. ``stall_after_s``: its stall timeout; None outside an agent.
@@ -82,7 +83,7 @@ class LiveJob(msgspec.Struct, frozen=True):
         """Its launcher and size in words. If the job has other worlds, also the role of its own ranks."""
         return describe_job(self.launcher, self.world_size, self.role if self.names else "")
 
-    @property
+    @cached_property
     def known(self) -> dict[int, LiveRank | RankEntry]:
         """Every rank of which something is known, by number: those of this node, and those that an open hang names."""
         known: dict[int, LiveRank | RankEntry] = {}

@@ -41,24 +41,20 @@ def render_found(view: LiveView, query: str) -> Markup:
 
 def find(job: LiveJob, query: str) -> Found:
     """Return the ranks and groups that a query is about: numbers of ranks, or a name or a part of one."""
-    known = job.known
-    culprits, mark = _culprits(job)
-    words = {
-        rank: {one.node, one.state, one.name} if (one := known.get(rank)) is not None else {_UNKNOWN}
-        for rank in (*range(job.world_size or 0), *known)
-    }
-    for rank in culprits & words.keys():
-        words[rank].add(mark)
+    known, world = job.known, range(job.world_size or 0)
     spans = parse_ranks(query)
-    called: Collection[str] = ()
     if spans is not None:
-        own = {rank for rank in words if any(rank in span for span in spans)}
+        called = frozenset[str]()
+        own = {rank for span in spans for rank in (*world[span.start : span.stop], *(r for r in known if r in span))}
     else:
-        called = _called(query, {group.label for group in job.groups}.union(*words.values()))
-        own = {rank for rank, its in words.items() if not its.isdisjoint(called)}
+        culprits, mark = _culprits(job)
+        names = {name for one in known.values() for name in (one.node, one.state, one.name)}
+        called = _called(query, {*names, *(group.label for group in job.groups), mark, _UNKNOWN})
+        own = {rank for rank, one in known.items() if {one.node, one.state, one.name} & called}
+        own.update(culprits if mark in called else (), set(world) - known.keys() if _UNKNOWN in called else ())
     groups = tuple(group for group in job.groups if group.label in called or not own.isdisjoint(group.ranks))
-    members = own.union(*(group.ranks for group in groups if group.label in called))
-    return Found(frozenset(members & words.keys()), groups)
+    members = (group.ranks for group in groups if group.label in called)
+    return Found(frozenset(own.union(*members) & (known.keys() | world)), groups)
 
 
 def parse_ranks(query: str) -> tuple[range, ...] | None:
