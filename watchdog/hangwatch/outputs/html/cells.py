@@ -1,4 +1,4 @@
-"""All ranks at a glance: one cell per rank, coloured by its state, with the same information as text below.
+"""All ranks at a glance: one cell per rank, coloured by its state, with the same information as text above.
 
 Few ranks are tiles with number and state. Many are squares in one drawing, one path per state: four thousand elements
 would slow the browser and be useless to a screen reader. States are also listed as text, and a culprit is a diamond with
@@ -47,7 +47,7 @@ def render_cells(
     mark: str = "culprit",
     found: Collection[int] | None = None,
 ) -> Markup:
-    """Return a cell per rank, culprits marked by a word, and the legend.
+    """Return the legend, what is wrong first, and a cell per rank, culprits marked by a word.
 
     Ranks without a state are unknown. ``found``: the ranks to show, all with None; others keep an empty place in a drawing.
     """
@@ -59,7 +59,7 @@ def render_cells(
     shown = known if found is None else {rank: known[rank] for rank in found}
     named = frozenset(culprits) & (frozenset(culprits) if found is None else shown.keys())
     drawing = _tiles(shown, named, mark) if len(known) <= MAX_TILES else _squares(known, shown, named, mark)
-    return drawing + _legend(shown, named, mark)
+    return _legend(shown, named, mark) + drawing
 
 
 def _tiles(states: Mapping[int, str], culprits: frozenset[int], mark: str) -> Markup:
@@ -90,7 +90,7 @@ def _squares(states: Mapping[int, str], shown: Collection[int], culprits: frozen
     # Scrolling regions must be reachable by keyboard; thousands of ranks scroll on a phone.
     picture = Markup(
         '<div class="scroll" tabindex="0" role="region" aria-label="ranks"><svg class="squares{}" role="img"'
-        ' aria-label="{} ranks; the list below gives their states" viewBox="0 0 {} {}">'
+        ' aria-label="{} ranks; the list above gives their states" viewBox="0 0 {} {}">'
     ).format(" many" if columns == _COLUMNS_MANY else "", len(shown), _x(columns), _TOP + rows * _PITCH + 2)
     return (
         picture

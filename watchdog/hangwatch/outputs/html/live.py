@@ -11,6 +11,7 @@ from markupsafe import Markup
 from hangwatch.model.incident import Severity
 from hangwatch.model.live import LiveJob, LiveView
 from hangwatch.model.numbers import name_guests
+from hangwatch.model.progress import LONG_S
 from hangwatch.model.text import short_ranks
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.html.cells import describe_states, render_cells
@@ -32,7 +33,7 @@ from hangwatch.outputs.html.tables import table
 from hangwatch.outputs.html.verdict import render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import merge_main_stacks
-from hangwatch.outputs.wording import LONG_S, describe_stall_origin, mark_culprit, name_kind
+from hangwatch.outputs.wording import describe_stall_origin, mark_culprit, name_kind
 
 
 def render_healthy(job: LiveJob, progress: JobProgress) -> Markup:

@@ -1,4 +1,4 @@
-"""What the page's search field finds: whole names before parts of names, ranks of other nodes, and what is wrong first."""
+"""The live page: what its search field finds, ranks of other nodes, and that what is wrong comes first."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from examples import hang_incident
 from hangwatch.model.incident import RankEntry
 from hangwatch.model.live import LiveJob, LiveRank, LiveView
 from hangwatch.model.progress import GroupFront
+from hangwatch.outputs.html.group_progress import render_group_progress
 from hangwatch.outputs.html.live import job_key, render_parts
 from hangwatch.outputs.html.search import Found, find, parse_ranks, render_found
 
@@ -136,3 +137,14 @@ def test_nothing_found_is_one_sentence() -> None:
     """With what was asked, which stays text."""
     found = render_found(LiveView(1, (_JOB,)), "<b>")
     assert re.sub("<[^>]+>", "", found) == "No rank, node, group or state matches &lt;b&gt;."
+
+
+def test_of_many_groups_those_that_wait_have_a_chart() -> None:
+    """The others are counted; in a job that is well the first twelve have one."""
+    groups = tuple(GroupFront(f"tp [{n}]", (n,), 3, 3, 3, in_flight_s=0.1) for n in range(30))
+    well = render_group_progress(groups, {})
+    assert well.count("<article") == 12
+    assert "18 more groups" in well
+    hung = render_group_progress((GroupFront("dp", (0, 1), 4, 3, 3, (1,), 34.0), *groups), {})
+    assert hung.count("<article") == 1
+    assert "30 more groups" in hung
