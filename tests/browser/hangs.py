@@ -124,7 +124,7 @@ def healthy() -> LiveView:
     group = BeatGroup("0", tuple(range(8)), description="default_pg", enqueued=2160, completed=2159, unmoved_s=0.1)
     ranks = tuple(RankIdentity(rank, 4100 + rank, 0.0, "gpu-17") for rank in range(8))
     beats = {one.pid: Beat(1, one.pid, 0, 70, AT_NS, rank=one.rank, initialized=True, groups=(group,)) for one in ranks}
-    states = {one.rank: "running" if one.rank % 3 else "in_flight" for one in ranks}
+    states = {one.rank: "running" if one.rank % 3 else "communicating" for one in ranks}
     job = Job(
         "8a2d7f5c-9f0e-4c41-8a53-0f6c2b1e9d77", 8, ("gpu-17",), "torchrun", "torchrun --nproc-per-node 8 finetune.py",
         script="/home/ada/finetune/finetune.py",
