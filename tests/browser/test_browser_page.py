@@ -250,27 +250,26 @@ _FOUND = "document.getElementById('found').textContent"
 @pytest.mark.asyncio
 async def test_ranks_and_groups_of_a_fleet_are_found(chromium: str, tmp_path: Path) -> None:
     """By number, node, group and state; by the keyboard alone, and read out; nothing stays of it."""
-    view = fleet()
-    async with served(tmp_path, view, history=history_of(view)) as url, browse(chromium) as tab:
+    async with served(tmp_path, fleet(4096)) as url, browse(chromium) as tab:
         await tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
         await tab.open(url)
         await tab.wait_for("document.querySelector('#connection').className === 'live'")
         below = await tab.evaluate("scrollTo(0, 900), scrollY")
         field = await tab.evaluate("JSON.stringify(document.getElementById('search').getBoundingClientRect())")
 
-        await _search(tab, "10922", "gpu-1365")
+        await _search(tab, "2730", "gpu-0341")
         assert await tab.evaluate("document.getElementById('parts').hidden")
-        assert await tab.evaluate(_ROWS) == ["10922 culprit", "default_pg", "mesh_tp [10920-10927]"]
+        assert await tab.evaluate(_ROWS) == ["2730 culprit", "default_pg", "mesh_tp [2728-2735]"]
         assert await tab.evaluate("document.getElementById('hits').textContent") == (
-            "1 of 16384 ranks, 2 of 2049 process groups"
+            "1 of 4096 ranks, 2 of 513 process groups"
         )
-        await _search(tab, "5,9", "2 of 16384 ranks")
+        await _search(tab, "5,9", "2 of 4096 ranks")
         assert (await tab.evaluate(_ROWS))[:2] == ["5", "9"]
-        await _search(tab, "gpu-1365", "8 of 16384 ranks")
-        assert (await tab.evaluate(_ROWS))[:2] == ["10922 culprit", "10920"]
-        await _search(tab, "MESH_TP [40-47]", "1 of 2049 process groups")
+        await _search(tab, "gpu-0341", "8 of 4096 ranks")
+        assert (await tab.evaluate(_ROWS))[:2] == ["2730 culprit", "2728"]
+        await _search(tab, "MESH_TP [40-47]", "1 of 513 process groups")
         assert (await tab.evaluate(_ROWS))[:9] == [*map(str, range(40, 48)), "mesh_tp [40-47]"]
-        await _search(tab, "waiting", "16383 of 16384 ranks")
+        await _search(tab, "waiting", "4095 of 4096 ranks")
         assert await tab.evaluate("document.querySelectorAll('#found svg .s-waiting, #found svg .s-other').length") == 2
         await tab.shoot("search-many")
         assert await unnamed(tab) == []

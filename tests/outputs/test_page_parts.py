@@ -13,7 +13,7 @@ from hangwatch.model.live import LiveJob, LiveRank, LiveView
 from hangwatch.model.progress import GroupFront
 from hangwatch.outputs.html.group_progress import render_group_progress
 from hangwatch.outputs.html.live import job_key, render_parts
-from hangwatch.outputs.html.search import Found, find, parse_ranks, render_found
+from hangwatch.outputs.html.search import Matches, find, parse_ranks, render_found
 
 #: Two nodes whose names begin alike, and a rank of another world; nobody has seen ranks 4 to 7.
 _RANKS = (
@@ -90,7 +90,7 @@ def test_the_culprit_is_found_by_its_mark() -> None:
     """The page calls it so."""
     job = _on_node_1()
     assert job.incident is not None
-    assert find(job, "culprit") == Found(frozenset(job.incident.verdict.culprit_ranks), ())
+    assert find(job, "culprit") == Matches(frozenset(job.incident.verdict.culprit_ranks), ())
 
 
 def test_a_hang_shows_the_ranks_of_other_nodes() -> None:

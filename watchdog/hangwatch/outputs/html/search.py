@@ -25,7 +25,7 @@ from hangwatch.outputs.wording import mark_culprit
 _UNKNOWN = "unknown"
 
 
-class Found(NamedTuple):
+class Matches(NamedTuple):
     """Ranks and process groups of a job."""
 
     ranks: frozenset[int]
@@ -39,7 +39,7 @@ def render_found(view: LiveView, query: str) -> Markup:
     return found or nothing.format(code(query))
 
 
-def find(job: LiveJob, query: str) -> Found:
+def find(job: LiveJob, query: str) -> Matches:
     """Return the ranks and groups that a query is about: numbers of ranks, or a name or a part of one."""
     known, world = job.known, range(job.world_size or 0)
     spans = parse_ranks(query)
@@ -54,7 +54,7 @@ def find(job: LiveJob, query: str) -> Found:
         own.update(culprits if mark in called else (), set(world) - known.keys() if _UNKNOWN in called else ())
     groups = tuple(group for group in job.groups if group.label in called or not own.isdisjoint(group.ranks))
     members = (group.ranks for group in groups if group.label in called)
-    return Found(frozenset(own.union(*members) & (known.keys() | world)), groups)
+    return Matches(frozenset(own.union(*members) & (known.keys() | world)), groups)
 
 
 def parse_ranks(query: str) -> tuple[range, ...] | None:
@@ -80,7 +80,7 @@ def _culprits(job: LiveJob) -> tuple[frozenset[int], str]:
     return frozenset(job.incident.verdict.culprit_ranks), mark_culprit(job.incident.verdict)
 
 
-def _render(job: LiveJob, found: Found) -> Markup:
+def _render(job: LiveJob, found: Matches) -> Markup:
     if not found.ranks and not found.groups:
         return NOTHING
     every = len(job.known.keys() | range(job.world_size or 0))
