@@ -280,6 +280,9 @@ async def test_ranks_and_groups_of_a_fleet_are_found(chromium: str, tmp_path: Pa
         await tab.press("Escape", 27)
         assert await tab.evaluate("document.getElementById('found').hidden && !document.getElementById('search').value")
         assert await tab.evaluate("scrollY") == below
+        await tab.press("/", 191)
+        await tab.press("Escape", 27)
+        assert await tab.evaluate("scrollY") == below
         moved = "scrollTo(0, 900), JSON.stringify(document.getElementById('search').getBoundingClientRect())"
         assert await tab.evaluate(moved) == field
         assert await tab.evaluate("location.href") == f"{url}/"

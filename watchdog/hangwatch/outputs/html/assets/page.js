@@ -11,7 +11,8 @@ const hits = document.getElementById("hits");
 const RETRY_MS = 5000;
 let lastSummary = null;
 let asked = null; // the query under way
-let returnTo = 0; // where the reader was before the search
+let said = ""; // the query whose result has been announced
+let returnTo = null; // where the reader was before "/"
 
 function say(state, words) {
   if (!connection) return;
@@ -72,10 +73,10 @@ document.addEventListener("click", (event) => {
 
 // Announce a changed verdict to screen readers once, and show its kind and job in the tab title.
 function announce() {
-  const summary = document.querySelector(".banner .summary");
-  const kind = document.querySelector(".banner .kind strong");
+  const summary = places.querySelector(".banner .summary");
+  const kind = places.querySelector(".banner .kind strong");
   if (!summary || !kind) return;
-  const job = document.querySelector("h1 bdi");
+  const job = places.querySelector("h1 bdi");
   document.title = `${kind.textContent}: ${job ? job.textContent : "hangwatch"}`;
   if (lastSummary !== null && lastSummary !== summary.textContent) news.textContent = `${kind.textContent}: ${summary.textContent}`;
   lastSummary = summary.textContent;
@@ -138,16 +139,15 @@ async function search() {
   asked = null;
   if (field.value.trim() !== query) return search();
   show(true);
+  if (said !== query) hits.textContent = [...found.querySelectorAll("h2, p:only-child")].map((one) => one.textContent).join(", ");
+  said = query;
 }
 
 // What is found takes the place of the page until the field is empty.
 function show(searching) {
-  const before = found.hidden;
   found.hidden = !searching;
   places.hidden = searching;
-  write(hits, searching ? [...found.querySelectorAll("h2, p:only-child")].map((one) => one.textContent).join(", ") : "");
-  if (!searching && !before) window.scrollTo(0, returnTo);
-  if (!searching) returnTo = 0;
+  if (!searching) hits.textContent = said = "";
 }
 
 function watchKeys(event) {
@@ -155,8 +155,10 @@ function watchKeys(event) {
     field.value = "";
     field.blur();
     show(false);
+    if (returnTo !== null) window.scrollTo(0, returnTo);
+    returnTo = null;
   }
-  const types = event.target.closest("input, textarea, [contenteditable]");
+  const types = event.target.closest?.("input, textarea, [contenteditable]");
   if (event.key !== "/" || types || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   if (found.hidden) returnTo = window.scrollY;
