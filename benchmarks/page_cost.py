@@ -1,4 +1,4 @@
-"""What the agent's page costs a reader: bytes of the first load, and milliseconds until each scroll is drawn, in Chromium.
+"""What the agent's page costs a reader: bytes of the first load, milliseconds until a scroll or a search is drawn, in Chromium.
 
 Usage: python benchmarks/page_cost.py [RANKS ...]   (default 4096 16384; a hang of one rank, as in tests/browser)
 """
@@ -12,7 +12,7 @@ from statistics import median
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests" / part) for part in ("", "browser", "causes")]
 
 from chromium import browse, start_chromium  # noqa: E402
-from hangs import hang_of_many, history_of, view_of  # noqa: E402
+from hangs import fleet, history_of  # noqa: E402
 from test_browser_page import served  # noqa: E402
 
 from support import JobRunner  # noqa: E402
@@ -33,11 +33,25 @@ _SCROLLS = """
   return took;
 })()
 """
+_SEARCHES = """
+(async () => {
+  const drawn = () => new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)));
+  const took = [];
+  for (const query of ["5", "2730", "40-47", "gpu-0341", "mesh_tp", "stuck", "waiting"]) {
+    const start = performance.now();
+    field.value = query;
+    await search();
+    await drawn();
+    took.push(performance.now() - start);
+  }
+  return took;
+})()
+"""
 
 
 async def measure(browser: str, ranks: int) -> None:
     """Print the figures of a page with so many ranks."""
-    view = view_of(*hang_of_many(ranks))
+    view = fleet(ranks)
     with tempfile.TemporaryDirectory() as state:
         async with served(Path(state), view, history=history_of(view)) as url, browse(browser) as tab:
             await tab.look(dark=True, width=1280)
@@ -46,9 +60,10 @@ async def measure(browser: str, ranks: int) -> None:
             size = await tab.evaluate(_BYTES)
             elements = await tab.evaluate("document.querySelectorAll('*').length")
             took = await tab.evaluate(_SCROLLS)
-    print(
-        f"{ranks} ranks: {size / 1e3:.0f} kB, {elements} elements, a scroll {median(took):.0f} ms, longest {max(took):.0f} ms"
-    )
+            found = await tab.evaluate(_SEARCHES)
+    print(f"{ranks} ranks: {size / 1e3:.0f} kB, {elements} elements")
+    print(f"  a scroll {median(took):.0f} ms, longest {max(took):.0f} ms")
+    print(f"  a search {median(found):.0f} ms, longest {max(found):.0f} ms")
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,17 @@ def test_groups_of_one_name_are_distinguished() -> None:
     assert all(front.behind == () for front in view(halves).groups)
     twins = {0: beat(0, group(5, 5, (0,), "1"), group(5, 5, (0,), "2"))}
     assert {front.label for front in view(twins).groups} == {"dp (group 1)", "dp (group 2)"}
+
+
+def test_groups_stay_in_order_until_one_waits_for_long() -> None:
+    """Waits of a job that is well change with every beat, and the page must not swap its groups with them."""
+
+    def order(wait_s: float) -> list[str]:
+        slow = msgspec.structs.replace(group(9, 8, (1, 2), "2", "b"), unmoved_s=wait_s)
+        return [front.label[0] for front in view({1: beat(1, group(9, 8, (0, 1), "1", "a"), slow), 2: beat(2)}).groups]
+
+    assert order(0.5) == order(3.0) == ["a", "b"]
+    assert order(30.0) == ["b", "a"]
 
 
 def test_a_group_of_two_backends_is_there_twice() -> None:

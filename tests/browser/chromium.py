@@ -199,7 +199,9 @@ async def browse(address: str) -> AsyncIterator[Tab]:
 
 
 #: Buttons, links, pictures and regions of the accessibility tree that have no name.
-_NAMED_ROLES = frozenset({"button", "link", "image", "img", "textbox", "region", "DisclosureTriangle", "heading"})
+_NAMED_ROLES = frozenset(
+    {"button", "link", "searchbox", "image", "img", "textbox", "region", "DisclosureTriangle", "heading"}
+)
 
 
 async def unnamed(tab: Tab) -> list[str]:

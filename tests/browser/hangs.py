@@ -62,6 +62,19 @@ def view_of(incident: Incident, capture: Capture) -> LiveView:
     return LiveView(capture.at_ns, (msgspec.structs.replace(job, incident=incident, capture=capture),))
 
 
+def fleet(size: int = 16384) -> LiveView:
+    """The stall of a large job on nodes of eight ranks, each with a group of its own."""
+    view = view_of(*hang_of_many(size))
+    (job,) = view.jobs
+    ranks = tuple(msgspec.structs.replace(one, node=f"gpu-{one.rank // 8:04}") for one in job.ranks)
+    groups = tuple(
+        GroupFront(f"mesh_tp [{first}-{first + 7}]", tuple(range(first, first + 8)), 42, 42, 42)
+        for first in range(0, size, 8)
+    )
+    job = msgspec.structs.replace(job, ranks=ranks, groups=(*job.groups, *groups))
+    return LiveView(view.at_ns, (job,))
+
+
 def _beat(rank: RankCapture, at_ns: int) -> Beat:
     """The beat that the capture's numbers were in."""
     groups = tuple(
@@ -111,7 +124,7 @@ def healthy() -> LiveView:
     group = BeatGroup("0", tuple(range(8)), description="default_pg", enqueued=2160, completed=2159, unmoved_s=0.1)
     ranks = tuple(RankIdentity(rank, 4100 + rank, 0.0, "gpu-17") for rank in range(8))
     beats = {one.pid: Beat(1, one.pid, 0, 70, AT_NS, rank=one.rank, initialized=True, groups=(group,)) for one in ranks}
-    states = {one.rank: "running" if one.rank % 3 else "in_flight" for one in ranks}
+    states = {one.rank: "running" if one.rank % 3 else "communicating" for one in ranks}
     job = Job(
         "8a2d7f5c-9f0e-4c41-8a53-0f6c2b1e9d77", 8, ("gpu-17",), "torchrun", "torchrun --nproc-per-node 8 finetune.py",
         script="/home/ada/finetune/finetune.py",

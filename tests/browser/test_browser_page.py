@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
-from chromium import SHORTCOMINGS, WIDTHS, browse, unnamed
+from chromium import SHORTCOMINGS, WIDTHS, Tab, browse, unnamed
 from hangs import (
+    fleet,
     hang_of_eight,
     hang_of_many,
     hang_with_text,
@@ -35,10 +37,14 @@ _SUMMARY = "document.querySelector('.banner .summary')?.textContent"
 
 @asynccontextmanager
 async def served(
-    state: Path, view: LiveView, token: str | None = None, history: ProgressHistory | None = None
+    state: Path,
+    view: LiveView | Callable[[], LiveView],
+    token: str | None = None,
+    history: ProgressHistory | None = None,
 ) -> AsyncIterator[str]:
     """The address of a server whose page shows ``view``."""
-    server = await start_server("127.0.0.1", 0, Metrics(), Health(dict), WebPage(state, lambda: view, history), token)
+    live = view if callable(view) else lambda: view
+    server = await start_server("127.0.0.1", 0, Metrics(), Health(dict), WebPage(state, live, history), token)
     try:
         yield server.url
     finally:
@@ -222,3 +228,112 @@ async def test_a_token_is_asked_for_once(chromium: str, tmp_path: Path) -> None:
         await tab.open(url)
         await tab.wait_for("document.querySelector('#connection').className === 'live'")
         assert token not in await tab.evaluate("document.cookie + location.href")
+
+
+#: Sections of what was found, and the first column of its tables.
+_TITLES = "[...document.querySelectorAll('#found h2')].map(e => e.textContent)"
+_ROWS = "[...document.querySelectorAll('#found tbody tr')].map(e => e.cells[0].textContent)"
+
+
+async def _search(tab: Tab, query: str, seen: str) -> None:
+    """Type a query over what was typed before, and wait until ``seen`` is in what was found."""
+    await tab.press("/", 191)
+    await tab.wait_for("document.activeElement.id === 'search'")
+    await tab.evaluate("document.activeElement.select()")
+    await tab.call("Input.insertText", text=query)
+    await tab.wait_for(f"!document.getElementById('found').hidden && {_FOUND}.includes({seen!r})")
+
+
+_FOUND = "document.getElementById('found').textContent"
+
+
+@pytest.mark.asyncio
+async def test_ranks_and_groups_of_a_fleet_are_found(chromium: str, tmp_path: Path) -> None:
+    """By number, node, group and state; by the keyboard alone, and read out; nothing stays of it."""
+    async with served(tmp_path, fleet(4096)) as url, browse(chromium) as tab:
+        await tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        await tab.open(url)
+        await tab.wait_for("document.querySelector('#connection').className === 'live'")
+        below = await tab.evaluate("scrollTo(0, 900), scrollY")
+        field = await tab.evaluate("JSON.stringify(document.getElementById('search').getBoundingClientRect())")
+
+        await _search(tab, "2730", "gpu-0341")
+        assert await tab.evaluate("document.getElementById('parts').hidden")
+        assert await tab.evaluate(_ROWS) == ["2730 culprit", "default_pg", "mesh_tp [2728-2735]"]
+        assert await tab.evaluate("document.getElementById('hits').textContent") == (
+            "1 of 4096 ranks, 2 of 513 process groups"
+        )
+        await _search(tab, "5,9", "2 of 4096 ranks")
+        assert (await tab.evaluate(_ROWS))[:2] == ["5", "9"]
+        await _search(tab, "gpu-0341", "8 of 4096 ranks")
+        assert (await tab.evaluate(_ROWS))[:2] == ["2730 culprit", "2728"]
+        await _search(tab, "MESH_TP [40-47]", "1 of 513 process groups")
+        assert (await tab.evaluate(_ROWS))[:9] == [*map(str, range(40, 48)), "mesh_tp [40-47]"]
+        await _search(tab, "waiting", "4095 of 4096 ranks")
+        assert await tab.evaluate("document.querySelectorAll('#found svg .s-waiting, #found svg .s-other').length") == 2
+        await tab.shoot("search-many")
+        assert await unnamed(tab) == []
+        assert await tab.evaluate(SHORTCOMINGS) == []
+        await _search(tab, "gpu-9999", "No rank, node, group or state matches gpu-9999.")
+        assert await tab.evaluate(f"{_TITLES}.length") == 0
+
+        await tab.press("Escape", 27)
+        assert await tab.evaluate("document.getElementById('found').hidden && !document.getElementById('search').value")
+        assert await tab.evaluate("scrollY") == below
+        await tab.press("/", 191)
+        await tab.press("Escape", 27)
+        assert await tab.evaluate("scrollY") == below
+        moved = "scrollTo(0, 900), JSON.stringify(document.getElementById('search').getBoundingClientRect())"
+        assert await tab.evaluate(moved) == field
+        assert await tab.evaluate("location.href") == f"{url}/"
+        assert tab.problems == []
+
+
+@pytest.mark.asyncio
+async def test_what_is_found_follows_the_job(chromium: str, tmp_path: Path) -> None:
+    """A rank that changes leaves a search for its old state, on a phone too; without an agent the page says so."""
+    shown = [healthy()]
+    async with browse(chromium) as tab:
+        async with served(tmp_path, lambda: shown[0]) as url:
+            await tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
+            await tab.look(width=390, dark=True)
+            await tab.open(url)
+            await tab.wait_for("document.querySelector('#connection').className === 'live'")
+            await _search(tab, "running", "5 of 8 ranks")
+            await tab.shoot("search-phone")
+            assert await tab.evaluate(SHORTCOMINGS) == []
+            shown[0] = _changed(shown[0], 1, "busy")
+            await tab.wait_for(f"{_FOUND}.includes('4 of 8 ranks')")
+        await _search(tab, "busy", "The agent does not answer")
+
+
+@pytest.mark.asyncio
+async def test_an_update_changes_only_what_is_new(chromium: str, tmp_path: Path) -> None:
+    """What is selected, focused and unfolded stays so while the page is sent again, and a rank has another state."""
+    view = view_of(*hang_of_eight())
+    shown = [view]
+    async with served(tmp_path, lambda: shown[0], history=history_of(view)) as url, browse(chromium) as tab:
+        await tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
+        await tab.open(url)
+        await tab.evaluate(
+            "window.kept = [...document.querySelectorAll('#parts *')].filter(e => !e.closest('.legend'))"
+        )
+        await tab.evaluate("getSelection().selectAllChildren(document.querySelector('.tile b'))")
+        await tab.evaluate("document.querySelector('.tree summary').focus()")
+        await tab.evaluate("document.querySelector('.tree details details').open = false")
+        await tab.wait_for("document.querySelector('#connection').className === 'live'")
+        shown[0] = _changed(view, 3, "busy")
+        await tab.wait_for("document.querySelector('.tile.s-busy') !== null")
+        assert await tab.evaluate("kept.filter(e => !e.isConnected).map(e => e.outerHTML)") == []
+        assert await tab.evaluate("getSelection().toString()") == "0"
+        assert await tab.evaluate("document.activeElement === document.querySelector('.tree summary')")
+        assert not await tab.evaluate("document.querySelector('.tree details details').open")
+        assert tab.problems == []
+
+
+def _changed(view: LiveView, rank: int, state: str) -> LiveView:
+    """The view a second later, when one rank has another state."""
+    (job,) = view.jobs
+    ranks = tuple(msgspec.structs.replace(one, state=state) if one.rank == rank else one for one in job.ranks)
+    job = msgspec.structs.replace(job, ranks=ranks)
+    return LiveView(view.at_ns + 1_000_000_000, (job,))

@@ -17,6 +17,7 @@ from hangwatch.model.progress import GroupFront, LiveProgress
 from hangwatch.outputs.briefing import Links, brief
 from hangwatch.outputs.html.incident import render_report
 from hangwatch.outputs.html.live import lay_out, render_parts
+from hangwatch.outputs.html.search import render_found
 from hangwatch.outputs.metrics.exposition import Metrics
 from hangwatch.outputs.metrics.view import IncidentMetrics, JobMetrics, MetricsView
 from hangwatch.outputs.stack_tree import merge_main_stacks, render_tree
@@ -60,6 +61,7 @@ def _labels(text: str) -> str:
 OUTPUTS = {
     "report": lambda text: render_report(*with_text(text)),
     "page": lambda text: str(lay_out(render_parts(_live(text), {}, ()))),
+    "search": lambda text: str(render_found(_live(text), text) + render_found(_live(text), "0-1")),
     "terminal": _terminal,
     "stacks.txt": lambda text: render_tree(merge_main_stacks(with_text(text)[1])),
     "metrics": _labels,

@@ -70,6 +70,7 @@ def test_loopback_is_open_and_says_what_it_may_load(tmp_path: Path) -> None:
     write_bundle(tmp_path, hang_incident(), hang_capture())
     paths = [
         "/",
+        "/search?q=0-1",
         f"/incidents/{ID}",
         "/causes/fork-deadlock",
         "/static/style.css",
@@ -89,7 +90,7 @@ def test_loopback_is_open_and_says_what_it_may_load(tmp_path: Path) -> None:
     found = serve(tmp_path, use)
     assert {status for status, _ in found} == {200}
     assert all(policy.startswith("default-src 'none'") and "unsafe-eval" not in policy for _, policy in found)
-    assert all("sandbox" in policy for _, policy in found[6:])
+    assert all("sandbox" in policy for _, policy in found[7:])
 
 
 @pytest.mark.parametrize(
@@ -106,9 +107,9 @@ def test_nothing_else_of_the_disk_is_served(tmp_path: Path, path: str) -> None:
 def test_a_name_pointed_at_loopback_reads_nothing(tmp_path: Path) -> None:
     """Without a token the Host has to be loopback's (DNS rebinding); metrics are for whoever scrapes by whatever name."""
     evil = {"Host": "evil.example:80"}
-    asked = [("/", evil), ("/events", evil), (f"/incidents/{ID}", evil), ("/metrics", evil), ("/healthz", evil)]
+    asked = [(path, evil) for path in ("/", "/events", "/search?q=0", f"/incidents/{ID}", "/metrics", "/healthz")]
     good = [("/", {"Host": host}) for host in ("localhost:1", "127.0.0.1", "[::1]:9753", "a.localhost")]
-    assert statuses(tmp_path, [*asked, *good]) == [403, 403, 403, 200, 200, 200, 200, 200, 200]
+    assert statuses(tmp_path, [*asked, *good]) == [403, 403, 403, 403, 200, 200, 200, 200, 200, 200]
 
 
 def test_another_site_may_link_here_and_nothing_more(tmp_path: Path) -> None:

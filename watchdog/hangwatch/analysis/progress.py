@@ -65,5 +65,5 @@ def live_job(
 
 
 def _by_interest(front: GroupFront) -> tuple[float, int, str]:
-    """Return a key that sorts the longest wait first, then the largest group."""
-    return (-(front.in_flight_s or 0.0), -len(front.ranks), front.label)
+    """Return a key that sorts the longest wait first, then the largest group: the order of a job that is well stays."""
+    return (-front.long_wait_s, -len(front.ranks), front.label)

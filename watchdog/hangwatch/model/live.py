@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import cached_property
 
 import msgspec
 
 from hangwatch.model.capture import Capture
-from hangwatch.model.incident import Incident
+from hangwatch.model.incident import HANG_KINDS, Incident, RankEntry
 from hangwatch.model.progress import GroupFront, LiveProgress
 from hangwatch.model.text import describe_job, title_job
 
@@ -50,7 +51,7 @@ class LastToJoin(msgspec.Struct, frozen=True):
     slices: tuple[LastToJoin, ...] = ()
 
 
-class LiveJob(msgspec.Struct, frozen=True):
+class LiveJob(msgspec.Struct, frozen=True, dict=True):
     """One job, with its open incident and the capture behind that.
 
     ``name``, ``script``: as in ``JobEntry``. ``stall_after_s``: its stall timeout; None outside an agent.
@@ -82,10 +83,19 @@ class LiveJob(msgspec.Struct, frozen=True):
         """Its launcher and size in words. If the job has other worlds, also the role of its own ranks."""
         return describe_job(self.launcher, self.world_size, self.role if self.names else "")
 
+    @cached_property
+    def known(self) -> dict[int, LiveRank | RankEntry]:
+        """Every rank of which something is known, by number: those of this node, and those that an open hang names."""
+        known: dict[int, LiveRank | RankEntry] = {}
+        if self.incident is not None and self.incident.verdict.kind in HANG_KINDS:
+            known.update((entry.rank, entry) for entry in self.incident.ranks)
+        known.update((one.rank, one) for one in self.ranks)
+        return known
+
     @property
     def names(self) -> dict[int, str]:
         """The names of processes of worlds other than the job's own, by number."""
-        return {one.rank: one.name for one in self.ranks if one.name}
+        return {number: one.name for number, one in self.known.items() if one.name}
 
 
 class LiveView(msgspec.Struct, frozen=True):

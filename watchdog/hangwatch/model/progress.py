@@ -13,6 +13,9 @@ from hangwatch.model.collectives import DEFAULT_GROUP, Group
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.text import format_members
 
+#: Seconds: a wait longer than a typical step is highlighted. For display only, never for a verdict.
+LONG_S = 5.0
+
 
 class LiveProgress(msgspec.Struct, frozen=True):
     """One rank in one group, by its last beat or digest.
@@ -66,6 +69,11 @@ class GroupFront(msgspec.Struct, frozen=True):
     behind: tuple[int, ...] = ()
     in_flight_s: float | None = None
     key: str = ""
+
+    @property
+    def long_wait_s(self) -> float:
+        """How long an operation has been in flight, in seconds, if that is long; else 0."""
+        return self.in_flight_s if self.in_flight_s is not None and self.in_flight_s >= LONG_S else 0.0
 
     def behind_by(self, progress: LiveProgress) -> int:
         """Return how many operations a member is behind the front."""

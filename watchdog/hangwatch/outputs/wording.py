@@ -11,8 +11,6 @@ from hangwatch.model.incident import Cause, Divergence, Incident, RankEntry, Sou
 from hangwatch.model.live import LiveJob
 from hangwatch.outputs.sanitize import excerpt
 
-#: Seconds: a wait longer than a typical step is highlighted. For display only, never for a verdict.
-LONG_S = 5.0
 _KIND_NAMES = {
     "deadlock": "Deadlock",
     "stall": "Stall",

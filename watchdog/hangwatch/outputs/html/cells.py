@@ -1,4 +1,4 @@
-"""All ranks at a glance: one cell per rank, coloured by its state, with the same information as text below.
+"""All ranks at a glance: one cell per rank, coloured by its state, with the same information as text above.
 
 Few ranks are tiles with number and state. Many are squares in one drawing, one path per state: four thousand elements
 would slow the browser and be useless to a screen reader. States are also listed as text, and a culprit is a diamond with
@@ -17,7 +17,7 @@ from hangwatch.model.text import short_ranks
 from hangwatch.outputs.html.elements import join, plain, text
 
 #: Up to this many ranks, each is a tile of its own.
-_MAX_TILES = 64
+MAX_TILES = 64
 #: Squares in a row; both are multiples of a block of 8 (the ranks of a typical node), and blocks are separated by a gap.
 _COLUMNS, _COLUMNS_MANY = 64, 128
 _BLOCK = 8
@@ -29,7 +29,10 @@ _MARGIN, _TOP = 46, 16
 _DIAMOND = 9
 #: More culprits than this have no number in the drawing: numbers would hide the squares. The legend names them all.
 _MAX_NUMBERS = 8
-_DIAMOND_MARK = Markup('<i class="diamond"></i>')
+_ORDER = {state: index for index, state in enumerate(RANK_STATES)}
+#: The place of a rank that is not shown.
+_LEFT_OUT = "s-other"
+DIAMOND_MARK = Markup('<i class="diamond"></i>')
 
 
 def css_state(state: str) -> str:
@@ -38,27 +41,32 @@ def css_state(state: str) -> str:
 
 
 def render_cells(
-    states: Mapping[int, str], culprits: Collection[int] = (), world_size: int | None = None, mark: str = "culprit"
+    states: Mapping[int, str],
+    culprits: Collection[int] = (),
+    world_size: int | None = None,
+    mark: str = "culprit",
+    found: Collection[int] | None = None,
 ) -> Markup:
-    """Return a cell per rank, culprits marked by a word, and the legend.
+    """Return the legend, what is wrong first, and a cell per rank, culprits marked by a word.
 
-    Ranks without a state are unknown.
+    Ranks without a state are unknown. ``found``: the ranks to show, all with None; others keep an empty place in a drawing.
     """
     known = dict(states)
     for rank in range(world_size or 0):
         known.setdefault(rank, "unknown")
     if not known:
         return Markup('<p class="quiet">No ranks found yet.</p>')
-    named = frozenset(culprits)
-    drawing = (_tiles if len(known) <= _MAX_TILES else _squares)(known, named, mark)
-    return drawing + _legend(known, named, mark)
+    shown = known if found is None else {rank: known[rank] for rank in found}
+    named = frozenset(culprits) & (frozenset(culprits) if found is None else shown.keys())
+    drawing = _tiles(shown, named, mark) if len(known) <= MAX_TILES else _squares(known, shown, named, mark)
+    return _legend(shown, named, mark) + drawing
 
 
 def _tiles(states: Mapping[int, str], culprits: frozenset[int], mark: str) -> Markup:
     tile = Markup('<li class="tile {}"><b>{}</b> <span>{}</span></li>')
     culprit = Markup('<li class="tile culprit"><b>{}</b> <span>{}</span><strong>{}{}</strong></li>')
     tiles = (
-        culprit.format(rank, text(state, 24), _DIAMOND_MARK, mark)
+        culprit.format(rank, text(state, 24), DIAMOND_MARK, mark)
         if rank in culprits
         else tile.format(css_state(state), rank, text(state, 24))
         for rank, state in sorted(states.items())
@@ -66,13 +74,14 @@ def _tiles(states: Mapping[int, str], culprits: frozenset[int], mark: str) -> Ma
     return Markup('<ol class="tiles" aria-label="ranks">{}</ol>').format(join(tiles))
 
 
-def _squares(states: Mapping[int, str], culprits: frozenset[int], mark: str) -> Markup:
+def _squares(states: Mapping[int, str], shown: Collection[int], culprits: frozenset[int], mark: str) -> Markup:
     columns = _COLUMNS if len(states) <= _COLUMNS * 16 else _COLUMNS_MANY
     ranks = sorted(states)
     rows = -(-len(ranks) // columns)
     cells: dict[str, list[tuple[int, int]]] = {}
     for index, rank in enumerate(ranks):
-        cells.setdefault(css_state(states[rank]), []).append(divmod(index, columns))
+        css = css_state(states[rank]) if rank in shown else _LEFT_OUT
+        cells.setdefault(css, []).append(divmod(index, columns))
     paths = (
         Markup('<path class="{}" d="{}"><title>{}</title></path>').format(css, _path(places), _count(css, places))
         for css, places in cells.items()
@@ -81,8 +90,8 @@ def _squares(states: Mapping[int, str], culprits: frozenset[int], mark: str) -> 
     # Scrolling regions must be reachable by keyboard; thousands of ranks scroll on a phone.
     picture = Markup(
         '<div class="scroll" tabindex="0" role="region" aria-label="ranks"><svg class="squares{}" role="img"'
-        ' aria-label="{} ranks; the list below gives their states" viewBox="0 0 {} {}">'
-    ).format(" many" if columns == _COLUMNS_MANY else "", len(ranks), _x(columns), _TOP + rows * _PITCH + 2)
+        ' aria-label="{} ranks; the list above gives their states" viewBox="0 0 {} {}">'
+    ).format(" many" if columns == _COLUMNS_MANY else "", len(shown), _x(columns), _TOP + rows * _PITCH + 2)
     return (
         picture
         + join(_axes(ranks, rows, columns))
@@ -150,15 +159,19 @@ def _legend(states: Mapping[int, str], culprits: frozenset[int], mark: str) -> M
     if culprits:
         named = Markup('<li class="culprit">{}<b>{} {}{}</b> <span class="ranks">{}</span></li>')
         several = "s" if len(culprits) > 1 else ""
-        entries.insert(0, named.format(_DIAMOND_MARK, len(culprits), mark, several, short_ranks(culprits)))
+        entries.insert(0, named.format(DIAMOND_MARK, len(culprits), mark, several, short_ranks(culprits)))
     return Markup('<ul class="legend">{}</ul>').format(join(entries))
 
 
 def _by_state(states: Mapping[int, str]) -> Iterator[tuple[str, list[int]]]:
-    order = {state: index for index, state in enumerate(RANK_STATES)}
-    pairs = sorted((order.get(state, len(order)), state, rank) for rank, state in states.items())
+    pairs = sorted((state_order(state), state, rank) for rank, state in states.items())
     for (_, state), members in groupby(pairs, key=lambda pair: pair[:2]):
         yield state, [rank for _, _, rank in members]
+
+
+def state_order(state: str) -> int:
+    """Return a sort key: the most important state first."""
+    return _ORDER.get(state, len(_ORDER))
 
 
 def describe_states(states: Mapping[int, str]) -> Markup:

@@ -13,7 +13,6 @@ from hangwatch.model.progress import GroupFront
 from hangwatch.model.text import number_ranks, short_ranks
 from hangwatch.outputs.html.elements import NOTHING, code, duration, fold, join, plain
 from hangwatch.outputs.html.tables import table
-from hangwatch.outputs.wording import LONG_S
 
 #: Groups with a chart; the others are rows of a table: a job of thousands of ranks has hundreds of groups.
 _MAX_CHARTS = 12
@@ -58,22 +57,34 @@ def render_group_progress(
     history: Mapping[str, Sequence[ProgressPoint]],
     last: Mapping[Hashable, LastToJoin] = MappingProxyType({}),
 ) -> Markup:
-    """Return the progress of all groups of a job. ``history``: points by label, oldest first; ``last``: by the groups' keys."""
+    """Return the progress of all groups of a job, in their order.
+
+    ``history``: points by label, oldest first; ``last``: by the groups' keys.
+    """
     if not groups:
         return Markup('<p class="quiet">No process groups found: none exists yet, or the probe is not loaded.</p>')
-    charts = join(_card(group, history.get(group.label, ()), last.get(group.key)) for group in groups[:_MAX_CHARTS])
-    rest = groups[_MAX_CHARTS:]
-    rows = [
-        (code(g.label), str(g.front), str(g.completed), _in_flight(g), short_ranks(g.behind) if g.behind else "")
-        for g in rest[:_MAX_ROWS]
-    ]
-    heads = ("Group", "Enqueued", "Completed by all", "In flight", "Ranks behind")
-    more = fold(f"{len(rest)} more groups", table(heads, rows), id="more-groups")
+    # Of many groups only those that wait have a chart, if any does; they come first.
+    late = sum(group.long_wait_s > 0 for group in groups) if len(groups) > _MAX_CHARTS else 0
+    charted = groups[: min(late or _MAX_CHARTS, _MAX_CHARTS)]
+    charts = join(_card(group, history.get(group.label, ()), last.get(group.key)) for group in charted)
+    rest = groups[len(charted) :]
+    more = fold(f"{len(rest)} more groups", list_groups(rest), id="more-groups")
     return _KEY + Markup('<div class="group-cards">{}</div>{}').format(charts, more)
 
 
+def list_groups(groups: Sequence[GroupFront]) -> Markup:
+    """Return a row per group; empty markup without groups."""
+    rows = [
+        (code(g.label), str(g.front), str(g.completed), _in_flight(g), short_ranks(g.behind) if g.behind else "")
+        for g in groups[:_MAX_ROWS]
+    ]
+    shown = table(("Group", "Enqueued", "Completed by all", "In flight", "Ranks behind"), rows, css="fronts cards")
+    hidden = len(groups) - _MAX_ROWS
+    more = Markup('<p class="quiet">and {} more: search for a name or a rank</p>').format(hidden)
+    return shown + (more if hidden > 0 else NOTHING)
+
+
 def _card(group: GroupFront, points: Sequence[ProgressPoint], last: LastToJoin | None) -> Markup:
-    late = group.in_flight_s is not None and group.in_flight_s >= LONG_S
     behind = (
         Markup('<p class="behind">{} behind, by up to {}</p>').format(
             number_ranks(group.behind), group.front - group.slowest
@@ -85,7 +96,7 @@ def _card(group: GroupFront, points: Sequence[ProgressPoint], last: LastToJoin |
         '<article class="group-card{late}"><h3>{label} <span class="quiet">{count}</span></h3>{chart}'
         "<p><b>{enqueued}</b> enqueued, <b>{completed}</b> completed by all{flight}</p>{behind}{last}</article>"
     ).format(
-        late=" late" if late else "",
+        late=" late" if group.long_wait_s else "",
         label=code(group.label),
         count=f"{len(group.ranks)} ranks" if len(group.ranks) != 1 else "1 rank",
         chart=_chart(group.label, points),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -11,6 +11,7 @@ from markupsafe import Markup
 from hangwatch.model.incident import Severity
 from hangwatch.model.live import LiveJob, LiveView
 from hangwatch.model.numbers import name_guests
+from hangwatch.model.progress import LONG_S
 from hangwatch.model.text import short_ranks
 from hangwatch.outputs.archive import IncidentSummary
 from hangwatch.outputs.html.cells import describe_states, render_cells
@@ -32,7 +33,7 @@ from hangwatch.outputs.html.tables import table
 from hangwatch.outputs.html.verdict import render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import merge_main_stacks
-from hangwatch.outputs.wording import LONG_S, describe_stall_origin, mark_culprit, name_kind
+from hangwatch.outputs.wording import describe_stall_origin, mark_culprit, name_kind
 
 
 def render_healthy(job: LiveJob, progress: JobProgress) -> Markup:
@@ -153,7 +154,7 @@ def render_parts(
     ``progress``: by job. ``incidents``: those stored.
     """
     parts: dict[str, Markup] = {}
-    jobs = sorted(view.jobs, key=_urgency)
+    jobs = by_urgency(view.jobs)
     if len(jobs) > 1:
         parts["jobs"] = section("Jobs on this node", _overview(jobs, progress))
     stored = {one.id for one in incidents}
@@ -168,9 +169,14 @@ def render_parts(
     return parts
 
 
-def _urgency(job: LiveJob) -> tuple[int, str]:
-    """Return a sort key: jobs with an incident first, most severe first."""
-    return (_SEVERITIES.index(job.incident.verdict.severity) if job.incident is not None else len(_SEVERITIES), job.id)
+def by_urgency(jobs: Iterable[LiveJob]) -> list[LiveJob]:
+    """Return the jobs as the page has them: those with an incident first, most severe first."""
+
+    def urgency(job: LiveJob) -> tuple[int, str]:
+        severity = _SEVERITIES.index(job.incident.verdict.severity) if job.incident is not None else len(_SEVERITIES)
+        return severity, job.id
+
+    return sorted(jobs, key=urgency)
 
 
 def _overview(jobs: Sequence[LiveJob], progress: Mapping[str, JobProgress]) -> Markup:
@@ -193,7 +199,7 @@ def _overview(jobs: Sequence[LiveJob], progress: Mapping[str, JobProgress]) -> M
 
 
 def _states(job: LiveJob) -> dict[int, str]:
-    return {rank.rank: rank.state for rank in job.ranks}
+    return {rank: one.state for rank, one in job.known.items()}
 
 
 def _job_parts(job: LiveJob, progress: JobProgress, stored: Collection[str]) -> Iterator[tuple[str, Markup]]:

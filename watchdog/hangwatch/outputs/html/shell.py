@@ -18,6 +18,16 @@ PAGE_POLICY = (
     "form-action 'self'; frame-ancestors 'none'"
 )
 
+#: Characters of a query: enough for a list of ranks copied from the page.
+MAX_QUERY = 300
+#: The header of the live page: the search field, what it has found in words, the connection and a new verdict.
+_LIVE = Markup(
+    '<search><input id="search" type="search" maxlength="{}" placeholder="Rank, node, group or state" autocomplete="off"'
+    ' autocapitalize="off" spellcheck="false" aria-label="Search ranks, nodes, groups and states" aria-keyshortcuts="/"'
+    ' aria-controls="found"><kbd aria-hidden="true">/</kbd></search><p id="hits" role="status" class="unseen"></p>'
+    '<p id="connection" role="status" class="quiet"></p><p id="news" role="alert" class="unseen"></p>'
+)
+
 
 @cache
 def read_asset(name: str) -> str:
@@ -45,13 +55,8 @@ def render_page(title: str, body: Markup, *, root: str = "", live: bool = False,
     head = Markup(
         '<link rel="icon" href="{0}static/icon.svg"><link rel="stylesheet" href="{0}static/style.css">{1}'
     ).format(root, script if signed_in else NOTHING)
-    status = (
-        Markup('<p id="connection" role="status" class="quiet"></p><p id="news" role="alert" class="unseen"></p>')
-        if live
-        else NOTHING
-    )
     home = Markup(' href="{}"').format(root or "./")
-    return _document(title, head, _header(home, status), body, live=live)
+    return _document(title, head, _header(home, _LIVE.format(MAX_QUERY) if live else NOTHING), body, live=live)
 
 
 def _header(home: Markup, status: Markup) -> Markup:

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveJob, LiveRank, LiveView
 from hangwatch.model.numbers import name_guests
-from hangwatch.model.progress import LiveProgress
+from hangwatch.model.progress import LONG_S, LiveProgress
 from hangwatch.model.text import format_ranks
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.terminal.console import Line, Span
 from hangwatch.outputs.terminal.layout import paragraph
 from hangwatch.outputs.terminal.verdict import describe_verdict
-from hangwatch.outputs.wording import LONG_S, describe_cause, describe_stall_origin, mark_culprit
+from hangwatch.outputs.wording import describe_cause, describe_stall_origin, mark_culprit
 
 _STYLES = {
     "lost": "bold red", "stuck": "bold red", "stopped": "magenta", "communicating": "cyan", "waiting": "cyan",

@@ -22,7 +22,8 @@ from hangwatch.outputs.html.cause_page import render_cause_page
 from hangwatch.outputs.html.elements import copy_link, listing, section
 from hangwatch.outputs.html.incident import render_incident
 from hangwatch.outputs.html.live import lay_out, render_parts
-from hangwatch.outputs.html.shell import read_asset, render_page
+from hangwatch.outputs.html.search import render_found
+from hangwatch.outputs.html.shell import MAX_QUERY, read_asset, render_page
 from hangwatch.outputs.markdown.report import BRIEF, render_markdown
 from hangwatch.outputs.web.events import Events
 from hangwatch.outputs.web.history import ProgressHistory
@@ -59,12 +60,14 @@ class WebPage:
         self._archive = Archive(state_dir)
         self._events = Events()
         self._history = history or ProgressHistory()
+        #: One thread renders at a time: the archive is not thread-safe, and readers must not take the node's cores.
         self._rendering = asyncio.Lock()
 
     def attach(self, application: web.Application) -> None:
         """Add the routes, and the task that keeps the page up to date while the application runs."""
         application.router.add_get("/", self._index)
         application.router.add_get("/events", self._events.answer)
+        application.router.add_get("/search", self._search)
         application.router.add_get("/static/{name}", _asset)
         application.router.add_get("/causes/{id}", _cause)
         application.router.add_get("/incidents/{id}", self._incident)
@@ -104,12 +107,20 @@ class WebPage:
         def render() -> dict[str, Markup]:
             return render_parts(view, progress, self._archive.list())
 
-        async with self._rendering:  # the archive is not thread-safe
+        async with self._rendering:
             return await asyncio.to_thread(render)
 
     async def _index(self, _: web.Request) -> web.Response:
         parts = lay_out(await self._render(self._live()))
-        return _html(render_page("hangwatch", Markup('<div id="parts">{}</div>').format(parts), live=True))
+        places = Markup('<div id="found" hidden></div><div id="parts">{}</div>').format(parts)
+        return _html(render_page("hangwatch", places, live=True))
+
+    async def _search(self, request: web.Request) -> web.Response:
+        query = request.query.get("q", "").strip()[:MAX_QUERY]
+        if not query:
+            raise web.HTTPBadRequest(text="no query: search?q=RANKS or a name\n")
+        async with self._rendering:
+            return _html(await asyncio.to_thread(render_found, self._live(), query))
 
     async def _incident(self, request: web.Request) -> web.Response:
         folder = self._folder(request)

@@ -1,12 +1,18 @@
-// Updates the page with the parts that the agent sends, shows local times, and copies. Without this script the page is
-// complete but static.
+// Updates the page with the parts that the agent sends, asks it for what is searched, shows local times, and copies.
+// Without this script the page is complete but static.
 "use strict";
 
 const connection = document.getElementById("connection");
 const news = document.getElementById("news");
 const places = document.getElementById("parts");
+const field = document.getElementById("search");
+const found = document.getElementById("found");
+const hits = document.getElementById("hits");
 const RETRY_MS = 5000;
 let lastSummary = null;
+let asked = null; // the query under way
+let said = ""; // the query whose result has been announced
+let returnTo = null; // where the reader was before "/"
 
 function say(state, words) {
   if (!connection) return;
@@ -23,12 +29,16 @@ function elapsed(seconds) {
   return `${Math.floor(hours / 24)} days ago`;
 }
 
-function tick() {
-  for (const element of document.querySelectorAll("[data-since]")) {
+function write(element, words) {
+  if (element.textContent !== words) element.textContent = words;
+}
+
+function tick(root = document) {
+  for (const element of root.querySelectorAll("[data-since]")) {
     const since = Date.parse(element.dataset.since);
-    if (!Number.isNaN(since)) element.textContent = elapsed((Date.now() - since) / 1000);
+    if (!Number.isNaN(since)) write(element, elapsed((Date.now() - since) / 1000));
   }
-  for (const time of document.querySelectorAll("time:not([title])")) {
+  for (const time of root.querySelectorAll("time:not([title])")) {
     const at = new Date(time.dateTime);
     time.title = Number.isNaN(at.getTime()) ? "" : at.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
   }
@@ -51,9 +61,7 @@ async function copyLinked(link) {
   const answer = await fetch(link.href);
   if (!answer.ok) throw new Error(answer.statusText);
   await copy(await answer.text());
-  // An event may have replaced the link meanwhile.
-  const shown = document.querySelector(`a[data-copy][href="${CSS.escape(link.getAttribute("href"))}"]`) || link;
-  shown.nextElementSibling.textContent = "Copied";
+  link.nextElementSibling.textContent = "Copied";
 }
 
 document.addEventListener("click", (event) => {
@@ -65,10 +73,10 @@ document.addEventListener("click", (event) => {
 
 // Announce a changed verdict to screen readers once, and show its kind and job in the tab title.
 function announce() {
-  const summary = document.querySelector(".banner .summary");
-  const kind = document.querySelector(".banner .kind strong");
+  const summary = places.querySelector(".banner .summary");
+  const kind = places.querySelector(".banner .kind strong");
   if (!summary || !kind) return;
-  const job = document.querySelector("h1 bdi");
+  const job = places.querySelector("h1 bdi");
   document.title = `${kind.textContent}: ${job ? job.textContent : "hangwatch"}`;
   if (lastSummary !== null && lastSummary !== summary.textContent) news.textContent = `${kind.textContent}: ${summary.textContent}`;
   lastSummary = summary.textContent;
@@ -87,18 +95,75 @@ function layOut(ids) {
   }
 }
 
-// Replace a part; keep what the reader has unfolded, and the focus.
-function put(id, html) {
-  const place = document.getElementById(id);
-  if (!place) return;
-  const opened = new Map([...place.querySelectorAll("details[id]")].map((part) => [part.id, part.open]));
-  const focused = place.contains(document.activeElement) ? document.activeElement.closest("[id]") : null;
-  place.innerHTML = html; // rendered and escaped by the agent, same origin
-  for (const [part, open] of opened) {
-    const found = document.getElementById(part);
-    if (found) found.open = open;
+// Change only what differs: what is focused, selected, unfolded or under the pointer stays.
+function change(shown, next) {
+  const before = [...shown.childNodes];
+  const after = [...next.childNodes];
+  after.forEach((node, index) => {
+    const old = before[index];
+    if (!old) shown.append(node);
+    else if (old.nodeName !== node.nodeName || old.id !== node.id) old.replaceWith(node);
+    else if (node.nodeType === Node.ELEMENT_NODE) {
+      changeAttributes(old, node);
+      change(old, node);
+    } else if (old.data !== node.data) old.data = node.data;
+  });
+  for (const old of before.slice(after.length)) old.remove();
+}
+
+function changeAttributes(shown, next) {
+  for (const { name } of [...shown.attributes]) if (name !== "open" && !next.hasAttribute(name)) shown.removeAttribute(name);
+  for (const { name, value } of next.attributes) if (name !== "open" && shown.getAttribute(name) !== value) shown.setAttribute(name, value);
+}
+
+function put(place, html) {
+  const next = document.createElement("template");
+  next.innerHTML = html; // rendered and escaped by the agent, same origin
+  tick(next.content);
+  change(place, next.content);
+}
+
+// Ask the agent for what the field says; what has been typed meanwhile is asked next.
+async function search() {
+  const query = field.value.trim();
+  if (!query) return show(false);
+  if (asked !== null) return;
+  asked = query;
+  try {
+    const answer = await fetch(`search?q=${encodeURIComponent(query)}`);
+    if (!answer.ok) throw new Error(answer.statusText);
+    put(found, await answer.text());
+  } catch {
+    put(found, "<section><p>The agent does not answer, so nothing can be searched.</p></section>");
   }
-  if (focused && focused.id) document.getElementById(focused.id)?.querySelector("summary, a, [tabindex]")?.focus();
+  asked = null;
+  if (field.value.trim() !== query) return search();
+  show(true);
+  if (said !== query) hits.textContent = [...found.querySelectorAll("h2, p:only-child")].map((one) => one.textContent).join(", ");
+  said = query;
+}
+
+// What is found takes the place of the page until the field is empty.
+function show(searching) {
+  found.hidden = !searching;
+  places.hidden = searching;
+  if (!searching) hits.textContent = said = "";
+}
+
+function watchKeys(event) {
+  if (event.key === "Escape" && (field.value || document.activeElement === field)) {
+    field.value = "";
+    field.blur();
+    show(false);
+    if (returnTo !== null) window.scrollTo(0, returnTo);
+    returnTo = null;
+  }
+  const types = event.target.closest?.("input, textarea, [contenteditable]");
+  if (event.key !== "/" || types || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  if (found.hidden) returnTo = window.scrollY;
+  field.focus();
+  field.select();
 }
 
 function listen() {
@@ -107,9 +172,10 @@ function listen() {
   events.addEventListener("layout", (event) => layOut(JSON.parse(event.data)));
   events.addEventListener("part", (event) => {
     const { id, html } = JSON.parse(event.data);
-    put(id, html);
-    tick();
+    const place = document.getElementById(id);
+    if (place) put(place, html);
     announce();
+    if (field.value.trim()) search();
   });
   events.addEventListener("error", () => {
     if (!connection.classList.contains("lost")) say("lost", `disconnected; last update ${new Date().toLocaleTimeString()}`);
@@ -122,4 +188,6 @@ setInterval(tick, 1000);
 if (document.body.dataset.events) {
   announce();
   listen();
+  field.addEventListener("input", search);
+  document.addEventListener("keydown", watchKeys);
 }
