@@ -307,11 +307,8 @@ def _relate_tails(mine: Side, theirs: Side) -> Fork | None:
         return own_condition
     # The side at the earlier line is blocked in what the other did not do, unless it has come back in the next iteration.
     rounds = rounds_between(mine.at, theirs.at)
-    blocked, behind = (other, theirs) if rounds > 0 or (ahead and not rounds) else (own, mine)
-    conditions = (b for b in _before_loop(blocked) if b.kind in CONDITIONS)
-    if rounds:
-        conditions = (b for b in conditions if not depends_only_on_loop_variable(b, behind.path))
-    condition = next(conditions, None) or _guard_come_past(behind)
+    behind = theirs if rounds > 0 or (ahead and not rounds) else mine
+    condition = next(iter(_own_conditions(behind)), None)
     return Fork(mine, theirs, "branch", condition, behind.rank) if condition is not None else None
 
 
@@ -382,16 +379,6 @@ def _shared_loops(one: Frame, other: Frame) -> list[Block]:
     here, there = _around(one, other), _around(other, one)
     both = {(b.kind, b.line): b for f in (one, other) for b in f.blocks if b.kind in LOOPS}
     return [b for place, b in both.items() if place in here & there]
-
-
-def _guard_come_past(side: Side) -> Block | None:
-    """Return the last ``if ..: return`` that a side has passed in the functions below the fork, outside any loop; else None.
-
-    A side that has already left the call may have done so there. A check that raises does not count: it would have
-    ended the call.
-    """
-    blocks = (b for f in side.tail[:-1] if is_program(f) for b in reversed(_before_loop(f.blocks)))
-    return next(filter(returns, blocks), None)
 
 
 def _tail_conditions(side: Side) -> tuple[Block, ...]:
