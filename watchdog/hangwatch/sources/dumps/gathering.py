@@ -169,8 +169,8 @@ _BLANK = (
 #: What it may mean that there is no dump of a rank. ``ProcessGroupNCCL::shutdown`` (torch 2.13, pytorch#196968) ends the thread
 #: that answers the others' requests for a dump before it destroys communicators; ``nccl2`` has no such requests (#197232).
 _ABSENT = (
-    "a rank that has ended or is in destroy_process_group leaves none, nor, with the backend nccl2, one of whose own "
-    "operations none has failed; its log and py-spy dump show more"
+    "a rank leaves none if it has ended or is in destroy_process_group (with the backend nccl2, also if none of its own "
+    "operations has failed); its log and py-spy dump show more"
 )
 #: What it may mean that the server of a rank, which runs Python for a stack, does not answer.
 _SILENT = "its process may be gone or stopped, or a thread holds the GIL; py-spy dump --nonblocking shows where it is"
