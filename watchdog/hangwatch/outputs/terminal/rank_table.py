@@ -14,7 +14,7 @@ from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.terminal.console import Line, Span
 from hangwatch.outputs.terminal.layout import paragraph
 from hangwatch.outputs.terminal.verdict import describe_verdict
-from hangwatch.outputs.wording import LONG_S, describe_cause, describe_stall_origin, mark_culprit
+from hangwatch.outputs.wording import LONG_S, describe_cause, describe_stall_timeout, duration, mark_culprit
 
 _STYLES = {
     "lost": "bold red", "stuck": "bold red", "stopped": "magenta", "communicating": "cyan", "waiting": "cyan",
@@ -108,9 +108,9 @@ def _head(job: LiveJob, width: int | None) -> Iterator[Line]:
         said = f"{excerpt(group.label, 80)}: rank{several} {ranks} behind, the furthest is at {group.front}"
         yield (Span(said, "yellow"),)
     longest_s = max((group.in_flight_s or 0.0 for group in job.groups), default=0.0)
-    if longest_s >= LONG_S and job.stall_after_s is not None:
-        said = f"waiting for {longest_s:.0f} s; a stall would be reported after {job.stall_after_s:.0f} s"
-        yield (Span(f"{said} ({describe_stall_origin(job)})"),)
+    if after := describe_stall_timeout(job):
+        waiting = f"waiting for {duration(longest_s)}; " if longest_s >= LONG_S else ""
+        yield (Span(f"{waiting}a stall would be reported after {after}"),)
 
 
 def _incident(incident: Incident, width: int) -> Iterator[Line]:
