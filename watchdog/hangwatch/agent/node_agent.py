@@ -165,7 +165,7 @@ class Agent:
                 await watch.pause()
         if self._ends is not None:
             self._ends.close()
-        if self._told:
+        if self._telling is not None:
             await asyncio.to_thread(remove_stall_timeouts, self.state_dir)
         await self._engines.close()
         await self._links.close()
