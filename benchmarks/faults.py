@@ -3,9 +3,9 @@
 Run: ``python benchmarks/faults.py 1000 --seed 1``, as root, with redis-server and a C compiler. Each job is
 ``tests/jobs/training.py`` on two ranks, started in one of the ``WAYS`` of ``fault_kinds.py``. While it trains, its ``KINDS``
 strike, up to three at a time. Each is undone after at most three seconds, and an agent that has ended is started again, as by
-systemd. In every second job a rank hangs in the end, under the last faults;
-ten jobs later in the same way it does not, and the other way round. Then all is undone, the incident has to be there, the
-hang is resolved, and the job ends by itself.
+systemd. In every second job, and in every second one of each way, a rank hangs in the end, under the last faults. Then all is
+undone, the incident has to be there, the hang is resolved, and the job ends by itself. The state directory has a name in no
+encoding.
 
 A job is harmed if its exit status, its losses and weights (to the last bit) or its output differ from a run without hangwatch.
 An incident is lost if it is not on disk, not closed after the job, or if its receiver was not notified of both.

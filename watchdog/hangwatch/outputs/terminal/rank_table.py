@@ -100,7 +100,8 @@ def _head(job: LiveJob, width: int | None) -> Iterator[Line]:
     yield Span(f"job {excerpt(job.title, 120)}", "bold"), Span(f" ({excerpt(job.launcher, 40)}{size})")
     if job.incident is not None:
         yield from _incident(job.incident, width or _PROSE_WIDTH)
-        return
+        if job.incident.verdict.kind not in {"slow", "silent_failure"}:
+            return
     behind = [group for group in job.groups if group.behind]
     for group in behind[:2]:
         several = "s" if len(group.behind) > 1 else ""
