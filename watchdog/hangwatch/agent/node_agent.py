@@ -115,8 +115,8 @@ class Agent:
     _ends: ProcessEnds | None = None
     _checked: frozenset[int] = frozenset()
     _beats: Mapping[int, Beat] = field(default_factory=dict)
-    _told: Mapping[str, StallTimeout] = field(default_factory=dict)
-    _telling: asyncio.Task[None] | None = None
+    _stall_timeouts: Mapping[str, StallTimeout] = field(default_factory=dict)
+    _writing: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         """Open the sources. Raises ``ExchangeError`` where the exchange cannot be."""
@@ -165,7 +165,7 @@ class Agent:
                 await watch.pause()
         if self._ends is not None:
             self._ends.close()
-        if self._telling is not None:
+        if self._writing is not None:
             await asyncio.to_thread(remove_stall_timeouts, self.state_dir)
         await self._engines.close()
         await self._links.close()
@@ -227,16 +227,16 @@ class Agent:
             beats, _ = self._reader.read()
         self._beats = beats
         self.metrics.update(self._view(beats))
-        self._tell()
+        self._publish_stall_timeouts()
         return min((s for s in soonest if s is not None), default=None)
 
-    def _tell(self) -> None:
+    def _publish_stall_timeouts(self) -> None:
         """Have other commands know the stall timeouts if they have changed. The disk may be slow: no tick waits for it."""
         current = ((job_id, watch.patience.current) for job_id, watch in self.jobs.items())
         now = {job_id: StallTimeout(round(patience.stall_s, 1), patience.why) for job_id, patience in current}
-        if now != self._told and (self._telling is None or self._telling.done()):
-            self._told = now
-            self._telling = asyncio.create_task(asyncio.to_thread(write_stall_timeouts, self.state_dir, now))
+        if now != self._stall_timeouts and (self._writing is None or self._writing.done()):
+            self._stall_timeouts = now
+            self._writing = asyncio.create_task(asyncio.to_thread(write_stall_timeouts, self.state_dir, now))
 
     def _count(self, watch: JobWatch, before: Collection[str]) -> None:
         """Count the incidents of a job that this node has reported and that were not there before."""

@@ -21,7 +21,7 @@ from hangwatch.outputs.archive import Archive
 from hangwatch.outputs.bundle.bundle import read_incident
 
 
-class Found:
+class FromAgents:
     """What the agents of this node have in a state directory: open incidents, and how long a stall may last."""
 
     def __init__(self, state_dir: Path) -> None:
@@ -134,14 +134,14 @@ def status(once: bool, as_json: bool, state_dir: Path | None) -> None:
     """
     import time
 
-    from hangwatch.cli.commands.status import Found, status_rows
+    from hangwatch.cli.commands.status import FromAgents, status_rows
     from hangwatch.cli.common import print_json, stdout_console
     from hangwatch.config.directories import default_state_dir
     from hangwatch.outputs.terminal.rank_table import render_view
     from hangwatch.sources.node_view import NodeObserver
 
     console = stdout_console()
-    observer, found = NodeObserver(), Found(state_dir or default_state_dir())
+    observer, found = NodeObserver(), FromAgents(state_dir or default_state_dir())
 
     def look() -> tuple[LiveView, list[str]]:
         view, notes = observer.view()
