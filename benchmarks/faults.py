@@ -21,6 +21,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -100,7 +101,7 @@ class World:
         told = [sys.executable, "-m", "hangwatch", "env", "--json"]
         self.environment: dict[str, str] = json.loads(subprocess.check_output(told, env={**os.environ, **self.own}))
         self.ranks = Path(self.environment["HANGWATCH_RUN_DIR"]) / "ranks"
-        self.starts, self.ended = 0, Counter[str]()
+        self.starts, self.blind, self.ended = 0, False, Counter[str]()
 
     def configure(self, action: str) -> None:
         """Have the agents that start from now on act in this way on a hang."""
@@ -124,6 +125,7 @@ class World:
             self.ended[" ".join([str(self.agent.process.returncode), *said])[:120]] += 1
         apart = ("unshare", "--time", "--monotonic", "900000", "--boottime", "900000")
         before = () if plainly or self.luck.random() < 0.7 else self.luck.choice((apart, WITHOUT_PTRACE))
+        self.blind = before == WITHOUT_PTRACE
         entry = f"import sys; sys.executable = {str(self.pyspy.with_name('python'))!r}; sys.argv[0] = 'hangwatch'"
         entry += "; from hangwatch.cli.main import main; main()"
         command = [*before, sys.executable, "-c", entry, "agent", "--state-dir", self.state, "--config", self.config]
@@ -138,6 +140,9 @@ class World:
         self.ranks.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.mode.write_text("works")
         self.pyspy.chmod(0o755)
+        if self.blind:  # it sees nothing of ranks without a probe, whatever is undone
+            self.agent.send(signal.SIGKILL)
+            self.agent.wait()
 
         def watches() -> bool:
             self.start_agent(plainly=True)
