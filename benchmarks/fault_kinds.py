@@ -275,7 +275,7 @@ ACTS: dict[str, tuple[Kind, float]] = {
 }  # fmt: skip
 
 _ALL = "import os, sys, runpy{}; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-_CLOSING = _ALL.format(", torch.distributed; os.closerange(3, 4096)")
+_CLOSING = _ALL.format("; os.closerange(3, 4096); import torch.distributed; os.closerange(3, 4096)")
 _SITELESS = (
     f"import sys; sys.path += {[path for path in sys.path if path.endswith('site-packages')]!r}; {_ALL.format('')}"
 )

@@ -3,8 +3,9 @@
 Run: ``python benchmarks/faults.py 1000 --seed 1``, as root, with redis-server and a C compiler. Each job is
 ``tests/jobs/training.py`` on two ranks, started in one of the ``WAYS`` of ``fault_kinds.py``. While it trains, its ``KINDS``
 strike, up to three at a time. Each is undone after at most three seconds, and an agent that has ended is started again, as by
-systemd. In every second job a rank hangs in the end, under the last faults. Then all is undone, the incident has to be there, the
-hang is resolved, and the job ends by itself.
+systemd. In every second job, and in every second one of each way, a rank hangs in the end, under the last faults. Then all is
+undone, the incident has to be there, the hang is resolved, and the job ends by itself. The state directory has a name in no
+encoding.
 
 A job is harmed if its exit status, its losses and weights (to the last bit) or its output differ from a run without hangwatch.
 An incident is lost if it is not on disk, not closed after the job, or if its receiver was not notified of both.
@@ -20,6 +21,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -58,8 +60,7 @@ _TRAINING = (
 #: How long whatever has to come is waited for: it bounds a failure and no success.
 _LIMIT_S = 900.0
 _MOUNTED = {"run": "2m", "state": "32m", "acts": "1m"}
-_SETTINGS = """state_dir = "{state}"
-listen = "127.0.0.1:{port}"
+_SETTINGS = """listen = "127.0.0.1:{port}"
 stall_after_s = 8
 act_after_s = 8
 on_hang.action = "{action}"
@@ -85,7 +86,8 @@ class World:
         for name, size in _MOUNTED.items():
             (folder / name).mkdir()
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder / name], check=True)
-        self.state, self.acts, self.config = folder / "state", folder / "acts", folder / "hangwatch.toml"
+        # No settings file can name a path in no encoding, as TOML is UTF-8; the option can.
+        self.state, self.acts, self.config = folder / "state" / "st\udcff", folder / "acts", folder / "hangwatch.toml"
         self.port, self.redis_port = find_free_port(), find_free_port()
         self.redis = self.start_redis()
         self.mode, self.pyspy = folder / "mode", folder / "bin" / "py-spy"
@@ -99,11 +101,11 @@ class World:
         told = [sys.executable, "-m", "hangwatch", "env", "--json"]
         self.environment: dict[str, str] = json.loads(subprocess.check_output(told, env={**os.environ, **self.own}))
         self.ranks = Path(self.environment["HANGWATCH_RUN_DIR"]) / "ranks"
-        self.starts, self.ended = 0, Counter[str]()
+        self.starts, self.blind, self.ended = 0, False, Counter[str]()
 
     def configure(self, action: str) -> None:
         """Have the agents that start from now on act in this way on a hang."""
-        told = {"state": self.state, "port": self.port, "redis": self.redis_port, "receiver": self.receiver.url}
+        told = {"port": self.port, "redis": self.redis_port, "receiver": self.receiver.url}
         self.config.write_text(_SETTINGS.format(action=action, **told))
 
     def sockets(self) -> list[Path]:
@@ -123,9 +125,10 @@ class World:
             self.ended[" ".join([str(self.agent.process.returncode), *said])[:120]] += 1
         apart = ("unshare", "--time", "--monotonic", "900000", "--boottime", "900000")
         before = () if plainly or self.luck.random() < 0.7 else self.luck.choice((apart, WITHOUT_PTRACE))
+        self.blind = before == WITHOUT_PTRACE
         entry = f"import sys; sys.executable = {str(self.pyspy.with_name('python'))!r}; sys.argv[0] = 'hangwatch'"
         entry += "; from hangwatch.cli.main import main; main()"
-        command = [*before, sys.executable, "-c", entry, "agent", "--config", self.config]
+        command = [*before, sys.executable, "-c", entry, "agent", "--state-dir", self.state, "--config", self.config]
         self.agent = self.runner.start(command, env={**self.own, **self.clock})
         self.starts += 1
 
@@ -137,6 +140,9 @@ class World:
         self.ranks.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.mode.write_text("works")
         self.pyspy.chmod(0o755)
+        if self.blind:  # it sees nothing of ranks without a probe, whatever is undone
+            self.agent.send(signal.SIGKILL)
+            self.agent.wait()
 
         def watches() -> bool:
             self.start_agent(plainly=True)
@@ -165,11 +171,12 @@ class Training:
         for fifo in (self.until, world.acts / "0", world.acts / "1"):
             fifo.unlink(missing_ok=True)
             os.mkfifo(fifo)
-        program = JOBS / "training.py"
+        program, where = JOBS / "training.py", None
         if "no encoding" in self.way:
-            program = world.folder / f"tr\udce4ning\udcff{self.number}" / program.name
-            program.parent.mkdir()
-            program.symlink_to(JOBS / program.name)
+            where = world.folder / f"tr\udce4ning\udcff{self.number}"
+            where.mkdir()
+            (where / program.name).symlink_to(program)
+            program = where / program.name
         before, site = WAYS[self.way]
         env = {**world.environment, **world.clock, "HANGWATCH_JOB": f"job{self.number}", "ACTS": str(world.acts)}
         if site:
@@ -177,7 +184,7 @@ class Training:
             env["INJECTED"] = str(world.folder / "injected")
         end = ("--until", str(self.until)) if self.hangs else ()
         command = torchrun(Path("--no-python"), *before, str(program), *_TRAINING, *end)
-        self.job = world.runner.start(["sh", "-c", '"$@"; echo $? > "$0"', self.status, *command], env=env)
+        self.job = world.runner.start(["sh", "-c", '"$@"; echo $? > "$0"', self.status, *command], env=env, cwd=where)
 
     def strike(self, faults: int) -> Counter[str]:
         """Let so many faults strike until the job has trained; return how many there were of each kind."""
@@ -251,7 +258,7 @@ def run(numbers: Sequence[int], seed: int, folder: Path, receiver: Webhook) -> d
         assert plain.wait(_LIMIT_S) == 0, plain.stderr()
         for number in numbers:
             world.luck.seed(f"{seed}/{number}")
-            hangs = number % 2 == 0
+            hangs = (number + number // len(WAYS)) % 2 == 0
             world.configure("report" if hangs else "stop")  # a healthy job would be harmed by a wrong verdict
             world.start_agent()
             training = Training(world, number, hangs)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hangwatch.agent.job.suspicion import FIRST_SPACING_S, SPARE_CAPTURE_S, Suspector
 from hangwatch.analysis.patience import Cadence
 from hangwatch.model.beats import Beat, BeatGroup
@@ -120,12 +123,26 @@ def test_captures_come_further_apart_but_one_when_the_patience_ends() -> None:
     assert any(30.0 < at_s < 30.5 for at_s in captures)
 
 
-def test_patience_grows_with_the_job_and_keeps_its_floor() -> None:
-    """Thirty seconds at the least, four times the longest ordinary wait beyond that."""
+def test_patience_grows_with_the_job_and_keeps_its_bounds() -> None:
+    """Four times the longest ordinary wait, 30 s at the least and 30 min at the most; and it says why."""
     cadence = Cadence()
-    assert cadence.patience().stall_s == 30.0
+    assert (cadence.patience().stall_s, cadence.patience().why) == (30.0, "the minimum")
     cadence.learn(20.0)
     assert cadence.patience().stall_s == 80.0
+    assert cadence.patience().why == "four times the longest of its last waits, 20 s"
+    assert (cadence.patience(9000.0).stall_s, cadence.patience(9000.0).why) == (1800.0, "the maximum")
+
+
+@given(waits_s=st.lists(st.floats(0.0, 5000.0), max_size=5), phase_s=st.floats(0.0, 5000.0))
+def test_a_phase_delays_no_report_by_more_than_four_times_its_length(waits_s: list[float], phase_s: float) -> None:
+    """And what the job's last waits have taught, or a culprit that moves, is given no less time, and no more than that."""
+    cadence = Cadence()
+    for wait_s in waits_s:
+        cadence.learn(wait_s)
+    lately, here = cadence.patience(), cadence.patience(phase_s)
+    assert lately.stall_s <= here.stall_s <= max(lately.stall_s, min(4 * phase_s, 1800.0))
+    assert here.busy_s == max(lately.busy_s, here.stall_s)
+    assert here.blocked_s == lately.blocked_s
 
 
 def test_another_reason_is_captured_soon() -> None:

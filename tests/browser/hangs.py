@@ -130,7 +130,7 @@ def healthy() -> LiveView:
         script="/home/ada/finetune/finetune.py",
     )  # fmt: skip
     live = live_job(job, ranks, beats, states, AT_NS)
-    return LiveView(AT_NS, (msgspec.structs.replace(live, stall_after_s=34.0, stall_learnt=True),))
+    return LiveView(AT_NS, (msgspec.structs.replace(live, stall_after_s=34.0, stall_why="as you set it"),))
 
 
 def view_of_several() -> LiveView:

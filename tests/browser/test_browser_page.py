@@ -137,7 +137,7 @@ async def test_a_healthy_job_says_how_it_gets_on(chromium: str, tmp_path: Path) 
         assert await tab.evaluate(_SUMMARY) == "18 collectives a second."
         facts = await tab.evaluate("document.querySelector('.banner .facts').innerText")
         assert "just now" in facts
-        assert "34 s (learned from this job)" in facts
+        assert "34 s (as you set it)" in facts
 
 
 @pytest.mark.asyncio

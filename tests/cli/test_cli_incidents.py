@@ -15,9 +15,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "outputs"))
 
 from examples import hang_capture, hang_incident
 
+from hangwatch.agent.host.stall_timeouts import StallTimeout, remove_stall_timeouts, write_stall_timeouts
 from hangwatch.causes.knowledge import list_pages, read_page
 from hangwatch.cli.commands.dump import _choose
-from hangwatch.cli.commands.status import OpenIncidents
+from hangwatch.cli.commands.status import FromAgents, status_rows
 from hangwatch.cli.main import app
 from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.model.errors import UserError
@@ -74,13 +75,35 @@ def test_status_knows_of_the_open_incident_of_a_job(state: Path) -> None:
     incident = hang_incident()
     ranks = tuple(LiveRank(e.rank, e.node, e.pid, "communicating") for e in incident.ranks)
     job = LiveJob(incident.job.id, 2, "torchrun", "", ranks)
-    shown = OpenIncidents(state).add_to(LiveView(1, (job,))).jobs[0]
+    shown = FromAgents(state).add_to(LiveView(1, (job,))).jobs[0]
     assert shown.incident is not None
     assert shown.incident.id == incident.id
     assert [rank.state for rank in shown.ranks] == [entry.state for entry in incident.ranks]
     again = msgspec.structs.replace(job, ranks=tuple(msgspec.structs.replace(r, pid=r.pid + 9) for r in ranks))
     other = msgspec.structs.replace(job, id="another")
-    assert OpenIncidents(state).add_to(LiveView(1, (again, other))) == LiveView(1, (again, other))
+    assert FromAgents(state).add_to(LiveView(1, (again, other))) == LiveView(1, (again, other))
+
+
+def test_status_knows_what_a_living_agent_says_of_a_stall(tmp_path: Path) -> None:
+    """After how long it would be reported, and why; nothing of what a killed agent or another node has left there."""
+    view, folder = LiveView(1, (LiveJob("job", 2, ranks=(LiveRank(0, "n", 1, "running"),)),)), tmp_path / "agents"
+    assert FromAgents(tmp_path).add_to(view) == view
+    write_stall_timeouts(tmp_path, {"job": StallTimeout(130.0, "as you set it")})
+    (job,) = FromAgents(tmp_path).add_to(view).jobs
+    assert (job.stall_after_s, job.stall_why) == (130.0, "as you set it")
+    (row,) = status_rows(LiveView(1, (job,)))
+    assert (row.stall_after_s, row.stall_why) == (130.0, "as you set it")
+    (file,) = folder.iterdir()
+    elsewhere = file.rename(folder / f"another-{file.name}")
+    killed = folder / file.name.replace(str(os.getpid()), "999999999")
+    killed.write_bytes(elsewhere.read_bytes())
+    assert FromAgents(tmp_path).add_to(view) == view
+    write_stall_timeouts(tmp_path, {})
+    assert set(folder.iterdir()) == {file, elsewhere}
+    file.write_bytes(b"\xff[")
+    assert FromAgents(tmp_path).add_to(view) == view
+    remove_stall_timeouts(tmp_path)
+    assert set(folder.iterdir()) == {elsewhere}
 
 
 @pytest.mark.parametrize("cause", list_pages())

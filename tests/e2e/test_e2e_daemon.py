@@ -60,6 +60,10 @@ def test_a_restart_neither_forgets_nor_repeats(node: Node, tmp_path: Path) -> No
         wait_for(lambda: reported(name) == [(incident.id, "firing")], 30.0, "the webhook to be notified")
         wait_for(lambda: (bundle / "audit.json").exists() and "notified" in (bundle / "audit.json").read_text(), 30.0)
         wait_for(lambda: ran.exists() and ran.read_text().splitlines().count(name) == 1, 30.0, "the command to run")
+        status = node.hangwatch("status", "--json", "--state-dir", state)
+        assert status.wait() == 0, status.stderr()
+        told = {(row["job"], row["stall_after_s"], row["stall_why"]) for row in json.loads(status.stdout())}
+        assert told == {(name, 30.0, "the minimum")}
         send(agent, signal.SIGKILL)
         agent.wait()
 
@@ -81,6 +85,7 @@ def test_a_restart_neither_forgets_nor_repeats(node: Node, tmp_path: Path) -> No
         assert reported(name) == [(incident.id, "firing"), (incident.id, "resolved")]
         assert ran.read_text().splitlines().count(name) == 1
         assert len(_incidents(state)) == 1
+        assert list((state / "agents").iterdir()) == []
 
 
 def _wait_for_looks(agent: Job, looks: int) -> None:

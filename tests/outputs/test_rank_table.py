@@ -55,16 +55,15 @@ def test_a_row_says_where_a_rank_stands() -> None:
     assert lines[4].split() == ["1", "101", "running", "dp", "6", "6", "3", "f1", "(a.py:1)"]
 
 
-def test_a_job_that_waits_says_when_that_would_be_reported() -> None:
-    """And where the time comes from; a job whose time is not known, or that does not wait, says nothing."""
+def test_a_job_says_when_a_stall_would_be_reported() -> None:
+    """And why then, and for how long it has waited; without an agent, which alone knows the time, it says nothing."""
     (job,) = view_of(2, 1).jobs
-    learnt = msgspec.structs.replace(job, stall_after_s=44.0, stall_learnt=True)
-    said = "waiting for 8 s; a stall would be reported after 44 s (learned from this job)"
-    assert said in printed(LiveView(1, (learnt,))).splitlines()
-    calm = msgspec.structs.replace(
-        learnt, groups=tuple(msgspec.structs.replace(g, in_flight_s=1.0) for g in job.groups)
-    )
-    assert all("would be reported" not in printed(LiveView(1, (one,))) for one in (job, calm))
+    told = msgspec.structs.replace(job, stall_after_s=130.0, stall_why="the minimum")
+    said = "a stall would be reported after 2 min 10 s (the minimum)"
+    assert f"waiting for 7.5 s; {said}" in printed(LiveView(1, (told,))).splitlines()
+    calm = msgspec.structs.replace(told, groups=tuple(msgspec.structs.replace(g, in_flight_s=1.0) for g in job.groups))
+    assert said in printed(LiveView(1, (calm,))).splitlines()
+    assert "would be reported" not in printed(LiveView(1, (job,)))
 
 
 @pytest.mark.parametrize("height", [10, 24, 60])

@@ -80,7 +80,10 @@ OTHER_TEXT = {
         "node state frame name",
         "names of a host and a role, our own words, and a function's name with its line",
     ),
-    "LiveJob": ("id launcher command role name script", "names of the job; its command is redacted where it is read"),
+    "LiveJob": (
+        "id launcher command role name script stall_why",
+        "names of the job; its command is redacted where it is read; our own words",
+    ),
     "IncidentMetrics": ("id kind cause severity names", _OF_A_CAPTURE),
     "SourceMetrics": ("name", _OURS),
     "ReceiverMetrics": ("name", _OURS),

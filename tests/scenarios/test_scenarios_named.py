@@ -14,6 +14,7 @@ from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.agent.job.state import JobState
 from hangwatch.agent.node_agent import live_view
 from hangwatch.agent.published import job_metrics
+from hangwatch.analysis.patience import fixed_patience
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.beats import Beat, BeatGroup
@@ -63,7 +64,7 @@ def test_no_number_of_a_guest_is_shown(entry: Entry, tmp_path: Path) -> None:
 def _under_watch(capture: Capture, record: IncidentRecord) -> tuple[JobState, dict[int, Beat]]:
     """The job with its incident, and beats (by pid) that say what the capture has of each rank's groups."""
     ranks = {rank.rank: rank.identity for rank in capture.ranks}
-    state = JobState(capture.job, ranks, lost=frozenset(), patience_s=30.0, hang=record)
+    state = JobState(capture.job, ranks, lost=frozenset(), patience=fixed_patience(30.0), hang=record)
     return state, {rank.identity.pid: _beat(rank, capture.at_ns) for rank in capture.ranks}
 
 

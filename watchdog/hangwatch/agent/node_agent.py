@@ -20,6 +20,7 @@ from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.joining import Fleets
 from hangwatch.agent.fleet.member import name_node
 from hangwatch.agent.fleet.world_links import WorldLinks
+from hangwatch.agent.host.stall_timeouts import StallTimeout, remove_stall_timeouts, write_stall_timeouts
 from hangwatch.agent.incidents.history import Histories
 from hangwatch.agent.incidents.lifecycle import close_left_open
 from hangwatch.agent.incidents.record import (
@@ -61,8 +62,8 @@ def live_view(jobs: Iterable[JobState], beats: Mapping[int, Beat], at_ns: int) -
 def _job(state: JobState, beats: Mapping[int, Beat], at_ns: int) -> LiveJob:
     job = msgspec.structs.replace(
         watched_job(state, beats, at_ns),
-        stall_after_s=state.patience_s,
-        stall_learnt=not state.patience_set,
+        stall_after_s=state.patience.stall_s,
+        stall_why=state.patience.why,
         last_to_join=state.last_to_join,
     )
     record = state.hang or state.silent_failure or state.slow
@@ -122,6 +123,8 @@ class Agent:
     _ends: ProcessEnds | None = None
     _checked: frozenset[int] = frozenset()
     _beats: Mapping[int, Beat] = field(default_factory=dict)
+    _stall_timeouts: Mapping[str, StallTimeout] = field(default_factory=dict)
+    _writing: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         """Open the sources. Raises ``ExchangeError`` where the exchange cannot be."""
@@ -170,6 +173,8 @@ class Agent:
                 await watch.pause()
         if self._ends is not None:
             self._ends.close()
+        if self._writing is not None:
+            await asyncio.to_thread(remove_stall_timeouts, self.state_dir)
         await self._engines.close()
         await self._links.close()
         await self._fleets.close()
@@ -230,7 +235,16 @@ class Agent:
             beats, _ = self._reader.read()
         self._beats = beats
         self.metrics.update(self._view(beats))
+        self._publish_stall_timeouts()
         return min((s for s in soonest if s is not None), default=None)
+
+    def _publish_stall_timeouts(self) -> None:
+        """Have other commands know the stall timeouts if they have changed. The disk may be slow: no tick waits for it."""
+        current = ((job_id, watch.patience.current) for job_id, watch in self.jobs.items())
+        now = {job_id: StallTimeout(round(patience.stall_s, 1), patience.why) for job_id, patience in current}
+        if now != self._stall_timeouts and (self._writing is None or self._writing.done()):
+            self._stall_timeouts = now
+            self._writing = asyncio.create_task(asyncio.to_thread(write_stall_timeouts, self.state_dir, now))
 
     def _count(self, watch: JobWatch, before: Collection[str]) -> None:
         """Count the incidents of a job that this node has reported and that were not there before."""

@@ -23,7 +23,7 @@ def job_metrics(state: JobState, beats: Mapping[int, Beat], now_ns: int, links: 
         job=state.job,
         ranks=watched_job(state, beats, now_ns).ranks,
         incidents=tuple(_incident_metrics(r, links) for r in records if r is not None and not r.owned_by_peer),
-        patience_s=state.patience_s,
+        patience_s=state.patience.stall_s,
         training=state.training,
         engines=state.engines,
         lateness=state.slow.incident.lateness if state.slow is not None else None,

@@ -31,12 +31,13 @@ class Patience:
     """Seconds to wait: ``stall_s`` for a culprit that does not move, ``busy_s`` for one that does.
 
     ``blocked_s``: where all ranks are blocked by files and none waits for another. Storage may be slow for all, and
-    another job may rightly hold a lock.
+    another job may rightly hold a lock. ``why``: why ``stall_s`` is that long, in words.
     """
 
     stall_s: float
     busy_s: float
     blocked_s: float
+    why: str = ""
 
     @property
     def outside_s(self) -> float:
@@ -51,12 +52,12 @@ class Patience:
 
 def fixed_patience(stall_after_s: float) -> Patience:
     """Return the patience that the user asked for, in seconds."""
-    return Patience(stall_after_s, max(BUSY_FACTOR * stall_after_s, BUSY_FLOOR_S), stall_after_s)
+    return Patience(stall_after_s, max(BUSY_FACTOR * stall_after_s, BUSY_FLOOR_S), stall_after_s, "as you set it")
 
 
 @dataclass
 class Cadence:
-    """The ordinary waits of one job, learned from those that ended. Bounded; the only state of the analysis."""
+    """The ordinary waits of one job, learned from those that ended. Bounded: only the last ones count."""
 
     waits_s: deque[float] = field(default_factory=lambda: deque(maxlen=512))
 
@@ -69,11 +70,24 @@ class Cadence:
         """The longest ordinary wait seen, in seconds; 0 if none was seen."""
         return max(self.waits_s, default=0.0)
 
-    def patience(self) -> Patience:
-        """Return the patience for what cannot be proven: a multiple of the longest ordinary wait, between floor and ceiling."""
-        stall_s = min(max(STALL_FLOOR_S, STALL_FACTOR * self.longest_s), STALL_CEILING_S)
+    def patience(self, phase_s: float = 0.0) -> Patience:
+        """Return the patience for what cannot be proven: a multiple of the longest ordinary wait, between floor and ceiling.
+
+        ``phase_s``: the longest wait in the phase that the job is in, however long ago, in seconds; 0 if none is known.
+        """
+        lately_s, here_s = _stall_s(self.longest_s), _stall_s(phase_s)
+        stall_s = max(lately_s, here_s)
+        if stall_s in {STALL_FLOOR_S, STALL_CEILING_S}:
+            why = "the minimum" if stall_s == STALL_FLOOR_S else "the maximum"
+        elif here_s > lately_s:
+            why = f"four times the {phase_s:.0f} s that this wait has taken before"
+        else:
+            why = f"four times the longest of its last waits, {self.longest_s:.0f} s"
         return Patience(
-            stall_s, max(BUSY_FACTOR * stall_s, BUSY_FLOOR_S), min(HELD_FACTOR * stall_s, max(stall_s, HELD_CEILING_S))
+            stall_s,
+            max(BUSY_FACTOR * lately_s, BUSY_FLOOR_S, stall_s),
+            min(HELD_FACTOR * lately_s, max(lately_s, HELD_CEILING_S)),
+            why,
         )
 
     def suspicion_s(self) -> float:
@@ -81,3 +95,7 @@ class Cadence:
         ordered = sorted(self.waits_s)
         usual = ordered[int(len(ordered) * 0.9)] if ordered else 0.0
         return max(SUSPECT_FLOOR_S, 1.5 * usual)
+
+
+def _stall_s(longest_s: float) -> float:
+    return min(max(STALL_FLOOR_S, STALL_FACTOR * longest_s), STALL_CEILING_S)

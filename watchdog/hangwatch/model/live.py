@@ -55,7 +55,7 @@ class LiveJob(msgspec.Struct, frozen=True, dict=True):
     """One job, with its open incident and the capture behind that.
 
     ``name``, ``script``: as in ``JobEntry``. ``stall_after_s``: its stall timeout; None outside an agent.
-    ``stall_learnt``: learnt from the job's waits, not set by the user. ``last_to_join``: by ``GroupFront.key``, as far as known.
+    ``stall_why``: why it is that long, in words. ``last_to_join``: by ``GroupFront.key``, as far as known.
     """
 
     id: str
@@ -70,7 +70,7 @@ class LiveJob(msgspec.Struct, frozen=True, dict=True):
     name: str = ""
     script: str = ""
     stall_after_s: float | None = None
-    stall_learnt: bool = False
+    stall_why: str = ""
     last_to_join: Mapping[Hashable, LastToJoin] = {}
 
     @property

@@ -32,9 +32,22 @@ def name_kind(kind: str) -> str:
     return _KIND_NAMES.get(kind, kind.replace("_", " "))
 
 
-def describe_stall_origin(job: LiveJob) -> str:
-    """Return where the stall timeout of a job comes from."""
-    return "learned from this job" if job.stall_learnt else "as you set it"
+def duration(seconds: float) -> str:
+    """Return ``0.4 s``, ``34 s``, ``5 min 3 s``, ``2 min`` or ``2 h 4 min``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def describe_stall_timeout(job: LiveJob) -> str:
+    """Return after how long a stall of a job would be reported now, and why that long; empty if no agent has told."""
+    why = f" ({job.stall_why})" if job.stall_why else ""
+    return f"{duration(job.stall_after_s)}{why}" if job.stall_after_s is not None else ""
 
 
 def describe_proof(verdict: Verdict) -> str:

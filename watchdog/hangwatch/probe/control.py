@@ -7,7 +7,7 @@ The program may close all its descriptors, and ours with them. Their numbers the
 neither read, written nor closed here.
 """
 # Plain os calls: this runs in the rank.
-# ruff: noqa: PTH101, PTH108
+# ruff: noqa: PTH101, PTH108, PTH116
 
 from __future__ import annotations
 
@@ -39,13 +39,19 @@ class Control:
         self._line = b""
         self._rest = memoryview(b"")
         self._deadline = 0.0
-        self._path = ""
+        #: What is at the socket's path, if it is ours.
+        self._place: tuple[int, int] | None = None
         #: What each descriptor of ours is, by its number.
         self._own: dict[int, tuple[int, int] | None] = {}
         self._open_pipe()
 
     def listen(self, path: str) -> None:
-        """Open the socket at ``path``, mode 0600. Raises OSError."""
+        """Open the socket at ``path``, mode 0600, unless it is there and ours. Raises OSError."""
+        if self._listener is not None:
+            if self._is_ours(self._listener.fileno()) and self._place == _identify(path) is not None:
+                return
+            self._close(self._listener)
+            self._listener = None
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             if os.path.lexists(path):
@@ -57,7 +63,7 @@ class Control:
         except BaseException:
             listener.close()
             raise
-        self._listener, self._path = listener, path
+        self._listener, self._place = listener, _identify(path)
         self._own[listener.fileno()] = _identify(listener.fileno())
 
     def wake(self) -> None:
@@ -126,7 +132,7 @@ class Control:
         return descriptor in self._own and self._own[descriptor] == _identify(descriptor) is not None
 
     def _replace_closed(self) -> None:
-        """Open again what the program has closed. Raises OSError."""
+        """Open the pipe again if the program has closed it, and let go of what else it has. Raises OSError."""
         if self._client is not None and not self._is_ours(self._client.fileno()):
             self._end_client()
         if not self._is_ours(self._wake_reader) or not self._is_ours(self._wake_writer):
@@ -134,7 +140,6 @@ class Control:
         if self._listener is not None and not self._is_ours(self._listener.fileno()):
             self._close(self._listener)
             self._listener = None
-            self.listen(self._path)
 
     def _close(self, connection: socket.socket) -> None:
         if not self._is_ours(connection.fileno()):
@@ -179,10 +184,10 @@ class Control:
         self._line, self._rest = b"", memoryview(b"")
 
 
-def _identify(descriptor: int) -> tuple[int, int] | None:
-    """Return what a number stands for: device and inode; None if it is closed."""
+def _identify(what: int | str) -> tuple[int, int] | None:
+    """Return what a number or a path stands for: device and inode; None if it is closed, or not there."""
     try:
-        found = os.fstat(descriptor)
+        found = os.stat(what, follow_symlinks=False) if isinstance(what, str) else os.fstat(what)
     except OSError:
         return None
     return found.st_dev, found.st_ino

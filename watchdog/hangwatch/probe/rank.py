@@ -4,7 +4,7 @@ Standard library; torch only through modules that the program has imported. Ever
 ``problems``; none reaches the program.
 """
 # Plain os calls: this runs in the rank.
-# ruff: noqa: PTH100, PTH108
+# ruff: noqa: PTH100, PTH108, PTH112
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Probe:
         self._table = GroupTable(c10d, self._torch, self._recorders, self._read_entries)
         self._identity = identity.ALONE if alone else identity.read_identity(os.environ)
         self._control = Control(self._answer)
-        self._listening: str | None = None
+        self._listening = False
         self._raising: Any = None
         #: The exception that the main thread handled when it was first seen stuck, and since when nothing has moved.
         self._handled_first: list[str] = []
@@ -102,7 +102,7 @@ class Probe:
             self._ask_others()
         self._control.wake()
         self._thread.join(_STOP_TIME_S)
-        for path in (self._listening, self._server):
+        for path in (self._stem + ".control" if self._listening else None, self._server):
             if path is not None:
                 try:
                     os.unlink(path)
@@ -124,11 +124,6 @@ class Probe:
             block_signals()
         except Exception as error:
             self._note("thread", "could not set the probe's thread apart: %r" % (error,))
-        try:
-            self._control.listen(self._stem + ".control")
-            self._listening = self._stem + ".control"
-        except Exception as error:
-            self._note("control", "no control socket: %s" % (error,))
         if os.environ.get("HANGWATCH_ABORTS") == "1":
             try:
                 self._terminates = leaving.TerminateHook(self._terminated)
@@ -202,7 +197,7 @@ class Probe:
         if self._raising is not None and self._raising.problem:
             self._note("raise", self._raising.problem)
         self._groups = groups or self._groups
-        if groups and self._server_due:
+        if groups and self._server_due and os.path.isdir("%s/ranks" % self._run_dir):
             self._open_server()
         if self._terminates is not None and self._table.uses_nccl:
             self._terminates.remove()
@@ -229,8 +224,8 @@ class Probe:
                 thread_handled=thread_handled,
                 tasks=waiting,
                 task_failure=failed,
-                server=self._present(self._server),
-                control=self._present(self._listening),
+                server=self._find_server(),
+                control=self._listen(),
                 problems=list(self._problems.values())[:_PROBLEM_LIMIT],
                 store=table.store,
             )
@@ -269,10 +264,22 @@ class Probe:
             self._note("telemetry", "could not read the training metrics: %r" % (error,))
             return ""
 
-    def _present(self, path: str | None) -> str | None:
-        if path is None or os.path.lexists(path):
-            return path
-        self._note(path, "the socket %s is gone and cannot be recreated" % path.rpartition(".")[2])
+    def _listen(self) -> str | None:
+        """Return the control socket, opened again if the program or a cleaner has taken it; None if it cannot be opened."""
+        path = self._stem + ".control"
+        try:
+            self._control.listen(path)
+        except Exception as error:
+            self._note("control", "no control socket: %s" % (error,))
+            return None
+        self._problems.pop("control", None)
+        self._listening = True
+        return path
+
+    def _find_server(self) -> str | None:
+        if self._server is None or os.path.lexists(self._server):
+            return self._server
+        self._note("server", "the socket server is gone and cannot be recreated")
         return None
 
     def _answer(self, words: list[str]) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from hangwatch.agent.incidents.record import IncidentRecord
+from hangwatch.analysis.patience import Patience
 from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.model.live import LastToJoin
 from hangwatch.model.serving import EngineState
@@ -17,15 +18,13 @@ class JobState:
     """One job at a tick.
 
     ``ranks``: those of this node; ``lost``: those of them that are gone; ``hang``, ``silent_failure``, ``slow``: open
-    incidents. ``patience_set``: the user has set the patience; otherwise the job's waits have taught it.
-    ``last_to_join``: see ``LiveJob``.
+    incidents. ``last_to_join``: see ``LiveJob``.
     """
 
     job: Job
     ranks: Mapping[int, RankIdentity]
     lost: frozenset[int]
-    patience_s: float
-    patience_set: bool = False
+    patience: Patience
     training: TrainingSeries | None = None
     hang: IncidentRecord | None = None
     silent_failure: IncidentRecord | None = None

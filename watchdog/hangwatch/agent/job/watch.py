@@ -146,8 +146,7 @@ class JobWatch:
             job=self.ranks.job,
             ranks=self.ranks.known,
             lost=frozenset(self.ranks.lost_since_s),
-            patience_s=self.patience.current.stall_s,
-            patience_set=self.patience.stall_after_s is not None,
+            patience=self.patience.current,
             training=self.training.series,
             hang=self.incidents.open_record,
             silent_failure=self.silent_failures.incidents.open_record,
@@ -174,6 +173,7 @@ class JobWatch:
         job, before = self.ranks.job, tuple(self.ranks.own.values())
         if self.ranks.update(found, now_s):
             self._replaced = (job, before)
+            self.patience.end_wait(by_itself=False)
             self.suspector = Suspector(cadence=self.patience.cadence)
             self.local.forget_samples()
             self.training = self.training.restart()
@@ -262,6 +262,7 @@ class JobWatch:
             self._hold = None
         if suspicion is None:
             self.local.forget_samples()
+            self.patience.end_wait()
             await self._recover(now_ns)
             return None if leads else self.suspector.soonest_s()
         if now_s >= suspicion.next_capture_s:
@@ -300,8 +301,12 @@ class JobWatch:
         self.local.trim_samples(detected_ns - int(max(60.0, 1.5 * patience.stall_s, 1.1 * patience.blocked_s) * 1e9))
         capture, _ = await asyncio.gather(self.scope.capture(), self.local.begin_hardware())
         capture = msgspec.structs.replace(capture, engine=engine)
-        diagnosis = await with_order(self.scope, await judge(capture, patience), patience)
+        diagnosis = await judge(capture, patience)
         known = self.incidents.open_record
+        self.patience.see(diagnosis.case, diagnosis.waited_s, acted=known is not None and known.stands)
+        if (in_phase := self.patience.current) != patience:
+            diagnosis = await judge(capture, patience := in_phase)
+        diagnosis = await with_order(self.scope, diagnosis, patience)
         if known is None or not known.stands:
             diagnosis = await with_hardware(self.scope, diagnosis, patience)
         kind, case = diagnosis.verdict.kind, diagnosis.case

@@ -14,25 +14,32 @@ if TYPE_CHECKING:
 
 import msgspec
 
+from hangwatch.agent.host.stall_timeouts import StallTimeout, read_stall_timeouts
 from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveJob, LiveView
 from hangwatch.outputs.archive import Archive
 from hangwatch.outputs.bundle.bundle import read_incident
 
 
-class OpenIncidents:
-    """The open incidents of a state directory."""
+class FromAgents:
+    """What the agents of this node have in a state directory: open incidents, and how long a stall may last."""
 
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
         self._archive = Archive(state_dir)
 
     def add_to(self, view: LiveView) -> LiveView:
-        """Return the view with the incident of each job that has one, and with the states that it found, as the page has them."""
+        """Return the view with what is found of each job, and with the states that its incident has, as the page has them."""
         jobs = {job.id for job in view.jobs}
         folders = {one.job: one.id for one in reversed(self._archive.list()) if one.open and one.job in jobs}
         found = {job: read_incident(self._state_dir / "incidents" / id) for job, id in folders.items()}
-        return msgspec.structs.replace(view, jobs=tuple(_with_incident(job, found.get(job.id)) for job in view.jobs))
+        stalls = read_stall_timeouts(self._state_dir)
+        known = (_with_incident(_with_stall(job, stalls.get(job.id)), found.get(job.id)) for job in view.jobs)
+        return msgspec.structs.replace(view, jobs=tuple(known))
+
+
+def _with_stall(job: LiveJob, stall: StallTimeout | None) -> LiveJob:
+    return job if stall is None else msgspec.structs.replace(job, stall_after_s=stall.after_s, stall_why=stall.why)
 
 
 def _with_incident(job: LiveJob, incident: Incident | None) -> LiveJob:
@@ -56,6 +63,7 @@ class StatusRow(msgspec.Struct, frozen=True):
     """One rank in one group. ``in_flight_s`` is None if nothing is in flight; ``behind``: operations behind the fastest rank.
 
     ``state`` is a word of ``model.states``; ``frame`` the main thread's top frame; ``incident`` the id of the job's incident.
+    ``stall_after_s``, ``stall_why``: after how long a stall of the job would be reported now, and why; null without an agent.
     """
 
     job: str
@@ -70,6 +78,8 @@ class StatusRow(msgspec.Struct, frozen=True):
     frame: str | None = None
     culprit: bool = False
     incident: str | None = None
+    stall_after_s: float | None = None
+    stall_why: str | None = None
 
 
 def status_rows(view: LiveView) -> list[StatusRow]:
@@ -90,6 +100,8 @@ def status_rows(view: LiveView) -> list[StatusRow]:
             frame=rank.frame,
             culprit=job.incident is not None and rank.rank in job.incident.verdict.culprit_ranks,
             incident=job.incident.id if job.incident is not None else None,
+            stall_after_s=job.stall_after_s,
+            stall_why=job.stall_why or None,
         )
         for job in view.jobs
         for fronts in ({front.label: front for front in job.groups},)
@@ -122,14 +134,14 @@ def status(once: bool, as_json: bool, state_dir: Path | None) -> None:
     """
     import time
 
-    from hangwatch.cli.commands.status import OpenIncidents, status_rows
+    from hangwatch.cli.commands.status import FromAgents, status_rows
     from hangwatch.cli.common import print_json, stdout_console
     from hangwatch.config.directories import default_state_dir
     from hangwatch.outputs.terminal.rank_table import render_view
     from hangwatch.sources.node_view import NodeObserver
 
     console = stdout_console()
-    observer, found = NodeObserver(), OpenIncidents(state_dir or default_state_dir())
+    observer, found = NodeObserver(), FromAgents(state_dir or default_state_dir())
 
     def look() -> tuple[LiveView, list[str]]:
         view, notes = observer.view()

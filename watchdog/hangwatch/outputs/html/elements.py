@@ -135,15 +135,3 @@ def moment(rfc3339: str, *, whole_seconds: bool = False) -> Markup:
     shown = excerpt(rfc3339, 40).replace("T", " ").removesuffix("Z")
     shown = shown.partition(".")[0] if whole_seconds else shown
     return Markup('<time datetime="{}">{} UTC</time>').format(plain(rfc3339, 40), shown)
-
-
-def duration(seconds: float) -> str:
-    """Return ``0.4 s``, ``34 s``, ``5 min 3 s``, ``2 min`` or ``2 h 4 min``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"

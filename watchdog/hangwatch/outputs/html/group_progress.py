@@ -11,8 +11,9 @@ from markupsafe import Markup
 from hangwatch.model.live import LastToJoin
 from hangwatch.model.progress import GroupFront
 from hangwatch.model.text import number_ranks, short_ranks
-from hangwatch.outputs.html.elements import NOTHING, code, duration, fold, join, plain
+from hangwatch.outputs.html.elements import NOTHING, code, fold, join, plain
 from hangwatch.outputs.html.tables import table
+from hangwatch.outputs.wording import duration
 
 #: Groups with a chart; the others are rows of a table: a job of thousands of ranks has hundreds of groups.
 _MAX_CHARTS = 12

@@ -19,7 +19,6 @@ from hangwatch.outputs.html.elements import (
     NOTHING,
     code,
     copy_link,
-    duration,
     fact_list,
     moment,
     section,
@@ -33,7 +32,7 @@ from hangwatch.outputs.html.tables import table
 from hangwatch.outputs.html.verdict import render_heading, render_missing, render_reasons, render_verdict
 from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.stack_tree import merge_main_stacks
-from hangwatch.outputs.wording import describe_stall_origin, mark_culprit, name_kind
+from hangwatch.outputs.wording import describe_stall_timeout, duration, mark_culprit, name_kind
 
 
 def render_healthy(job: LiveJob, progress: JobProgress) -> Markup:
@@ -82,7 +81,7 @@ def _stall_timeout(job: LiveJob, longest_s: float) -> str:
         return ""
     left_s = max(0.0, job.stall_after_s - longest_s)
     left = f", {duration(left_s)} left" if longest_s >= LONG_S else ""
-    return f"{duration(job.stall_after_s)} ({describe_stall_origin(job)}){left}"
+    return f"{describe_stall_timeout(job)}{left}"
 
 
 def render_incidents(incidents: Sequence[IncidentSummary], open_ids: Collection[str], *, total: int) -> Markup:

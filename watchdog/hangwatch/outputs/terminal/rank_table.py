@@ -14,7 +14,7 @@ from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.terminal.console import Line, Span
 from hangwatch.outputs.terminal.layout import paragraph
 from hangwatch.outputs.terminal.verdict import describe_verdict
-from hangwatch.outputs.wording import describe_cause, describe_stall_origin, mark_culprit
+from hangwatch.outputs.wording import describe_cause, describe_stall_timeout, duration, mark_culprit
 
 _STYLES = {
     "lost": "bold red", "stuck": "bold red", "stopped": "magenta", "communicating": "cyan", "waiting": "cyan",
@@ -100,7 +100,8 @@ def _head(job: LiveJob, width: int | None) -> Iterator[Line]:
     yield Span(f"job {excerpt(job.title, 120)}", "bold"), Span(f" ({excerpt(job.launcher, 40)}{size})")
     if job.incident is not None:
         yield from _incident(job.incident, width or _PROSE_WIDTH)
-        return
+        if job.incident.verdict.kind not in {"slow", "silent_failure"}:
+            return
     behind = [group for group in job.groups if group.behind]
     for group in behind[:2]:
         several = "s" if len(group.behind) > 1 else ""
@@ -108,9 +109,9 @@ def _head(job: LiveJob, width: int | None) -> Iterator[Line]:
         said = f"{excerpt(group.label, 80)}: rank{several} {ranks} behind, the furthest is at {group.front}"
         yield (Span(said, "yellow"),)
     longest_s = max((group.in_flight_s or 0.0 for group in job.groups), default=0.0)
-    if longest_s >= LONG_S and job.stall_after_s is not None:
-        said = f"waiting for {longest_s:.0f} s; a stall would be reported after {job.stall_after_s:.0f} s"
-        yield (Span(f"{said} ({describe_stall_origin(job)})"),)
+    if after := describe_stall_timeout(job):
+        waiting = f"waiting for {duration(longest_s)}; " if longest_s >= LONG_S else ""
+        yield (Span(f"{waiting}a stall would be reported after {after}"),)
 
 
 def _incident(incident: Incident, width: int) -> Iterator[Line]:
