@@ -172,7 +172,10 @@ def test_a_rank_without_a_dump_that_is_being_torn_down_is_found_by_its_stack() -
     assert verdict.cause is not None
     assert verdict.cause.id == "early-exit"
     assert "in destroy_process_group while the others still train" in verdict.cause.explanation
-    assert "no usable dump of rank 3 of 4 (a rank leaves none if it has ended or is in destroy_process_group" in reported(capture)
+    assert (
+        "no usable dump of rank 3 of 4 (a rank leaves none if it has ended or is in destroy_process_group"
+        in reported(capture)
+    )
 
 
 @pytest.mark.parametrize("form", ["pickle", "json"])
