@@ -15,6 +15,7 @@ from hangwatch.analysis.operations.histories import condense, first_after, first
 from hangwatch.analysis.operations.signatures import signature
 from hangwatch.analysis.waiting.graph import find_sinks
 from hangwatch.model.collectives import FlightRecord, Group, Operation, OperationColumns, in_flight
+from hangwatch.model.numbers import guest_number, name_guests
 from worlds import NOW_NS, operation, rank, world
 
 SETTINGS = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -164,3 +165,11 @@ def test_operations_at_a_number_are_built_when_they_are_asked_for() -> None:
     assert (list(here), len(here), 1 in here, here.get(1)) == ([0], 1, False, None)
     assert here[0].created_ns < NOW_NS
     assert history.at("nobody's", 1) == {}
+
+
+def test_guests_are_named_behind_a_list_of_any_length() -> None:
+    """If the list were read anew from each of its numbers, this would take an hour."""
+    engine = guest_number("engine", 3)
+    ranks = ",".join(map(str, range(0, 400_000, 2)))
+    assert name_guests(f"ranks {ranks}", {}) == f"ranks {ranks}"
+    assert name_guests(f"ranks {ranks},{engine}", {engine: "engine/3"}) == f"ranks {ranks} and engine/3"

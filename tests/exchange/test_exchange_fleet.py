@@ -150,6 +150,21 @@ async def test_a_question_is_not_replaced_before_it_is_answered(tmp_path: Path) 
     await end(nodes)
 
 
+async def test_call_sites_of_some_leave_the_other_ranks_as_they_are(tmp_path: Path) -> None:
+    """The very same objects: what was found out about thousands of ranks need not be found out again."""
+    shared = LocalExchange()
+    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
+    await run_until(nodes, lambda: any(node.announced for node in nodes))
+    first = leader(nodes)
+    second = next(node for node in nodes if node is not first)
+    before = await first.fleet.scope.last_here()
+    asked = asyncio.gather(first.watch.scope.call_sites(before, second.ranks))
+    await run_until([second], asked.done)
+    (after,) = asked.result()
+    assert all(one is two for one, two in zip(before.ranks, after.ranks, strict=True))
+    await end(nodes)
+
+
 async def test_a_node_without_an_agent(tmp_path: Path) -> None:
     """Its rank is not blamed for what the others were seen to do, though all of them wait for it, too; and it is said that it was
     not seen."""

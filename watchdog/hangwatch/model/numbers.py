@@ -18,8 +18,11 @@ _WORLD_SIZE = 1_000_000
 _WORLDS = 500_000
 _GUEST = r"1[0-4]\d{11}(?!\d)"
 _GUESTS = rf"{_GUEST}(?:-{_GUEST})?"
-#: Numbers as ``model.text.format_ranks`` writes them, with guests at the end, and the word before them.
-_MENTION = re.compile(rf"(?:\b([Rr]ank)s? )?(?<![\d.])((?:\d{{1,7}}(?:-\d{{1,7}})?,)*)({_GUESTS}(?:,{_GUESTS})*)")
+#: Numbers as ``model.text.format_ranks`` writes them, with guests at the end, and the word before them. A match begins with the
+#: first number: of a list of thousands without guests no other number is tried.
+_MENTION = re.compile(
+    rf"(?:\b([Rr]ank)s? )?(?<![\d.])(?<!\d[,-])((?:\d{{1,7}}(?:-\d{{1,7}})?,)*)({_GUESTS}(?:,{_GUESTS})*)"
+)
 
 
 def is_guest(number: int) -> bool:

@@ -111,6 +111,13 @@ def add_asked(capture: Capture, answers: Sequence[Capture]) -> Capture:
     return _replace(capture, ranks=tuple(_lead(ranks[number], at) for number in sorted(ranks)), gaps=gaps)
 
 
+def _with_call_sites(rank: RankCapture, answer: RankCapture | None) -> RankCapture:
+    """Return the rank with what a node has answered of it; without an answer the same object, which was looked at already."""
+    if answer is None:
+        return rank
+    return msgspec.structs.replace(rank, flight=answer.flight or rank.flight, native=answer.native or rank.native)
+
+
 def _lead(rank: RankCapture, at: dict[str, int]) -> RankCapture:
     last = rank.sample
     if last is None:
@@ -184,12 +191,7 @@ class FleetScope:
             among = None if ranks is None else {self.elsewhere[r][0].name for r in ranks if r in self.elsewhere}
             answers = await self._collect(question, among)
         theirs = {(r.rank, r.identity.pid): r for answer in answers for r in answer.ranks}
-        found = []
-        for rank in capture.ranks:
-            same = theirs.get((rank.rank, rank.identity.pid), rank)
-            found.append(
-                msgspec.structs.replace(rank, flight=same.flight or rank.flight, native=same.native or rank.native)
-            )
+        found = [_with_call_sites(rank, theirs.get((rank.rank, rank.identity.pid))) for rank in capture.ranks]
         gaps = [gap for answer in answers for gap in answer.gaps if gap.source == NATIVE_STACKS]
         return msgspec.structs.replace(capture, ranks=tuple(found), gaps=tuple(dict.fromkeys((*capture.gaps, *gaps))))
 

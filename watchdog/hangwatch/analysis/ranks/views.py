@@ -28,7 +28,7 @@ from hangwatch.analysis.stacks.communicators import read_communicator
 from hangwatch.analysis.stacks.remote_calls import names_awaited
 from hangwatch.analysis.stacks.waits import Wait, in_torch_distributed, read_connection, read_destructor, read_wait
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.collectives import DEFAULT_GROUP, Group, Operation, call_group, in_flight
+from hangwatch.model.collectives import DEFAULT_GROUP, Group, GroupProgress, Operation, call_group, in_flight
 from hangwatch.model.numbers import world_of
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import Frame, ThreadStack
@@ -157,15 +157,14 @@ class RankView:
         if self.capture.flight is None or self.capture.progress is None:
             return True
         before = {p.group.key: (p.enqueued, p.completed) for p in self.capture.flight.progress}
+        if _has_not_moved(before, self.capture.progress):
+            return True
         # Gloo's status may stand at an earlier number than its entries, which complete out of order: they count too.
         for done in self.capture.flight.operations:
             if done.completed and not done.p2p:
                 enqueued, completed = before.get(done.group.key, (0, 0))
                 before[done.group.key] = (max(enqueued, done.seq), max(completed, done.seq))
-        pairs = ((before[p.group.key], p) for p in self.capture.progress if p.group.key in before)
-        return all(
-            later.enqueued <= enqueued and later.completed <= completed for (enqueued, completed), later in pairs
-        )
+        return _has_not_moved(before, self.capture.progress)
 
     @property
     def blocked(self) -> bool:
@@ -182,6 +181,12 @@ class RankView:
             return "waiting"
         unseen = not self.frames and self.motion.state == "unknown"
         return "waiting" if unseen and self.frontier is not None else self.motion.state
+
+
+def _has_not_moved(before: Mapping[GroupKey, tuple[int, int]], progress: Sequence[GroupProgress]) -> bool:
+    """True if no group is further than it was. ``before``: the numbers enqueued and completed, by group."""
+    pairs = ((before[p.group.key], p) for p in progress if p.group.key in before)
+    return all(later.enqueued <= enqueued and later.completed <= completed for (enqueued, completed), later in pairs)
 
 
 def _completed_since(operation: Operation, capture: RankCapture, mixed: Container[GroupKey]) -> bool:
