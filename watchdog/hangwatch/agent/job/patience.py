@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hangwatch.agent.capturing.trail import keep_recent
+from hangwatch.agent.job.phases import Phases
 from hangwatch.analysis.case import Case
 from hangwatch.analysis.patience import Cadence, Patience, fixed_patience
-from hangwatch.analysis.phases import Phases
 from hangwatch.model.capture import Capture
 
 
