@@ -1,4 +1,4 @@
-"""etcd, an API server and its controllers on loopback, and what the server makes of an object. For ``on_api_server.py``."""
+"""etcd, an API server, its controllers and hollow nodes on loopback, and what the server makes of an object."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +27,23 @@ def check(holds: object, said: str) -> None:
 
 
 class Cluster:
-    """The server, with RBAC, and what ``controllers.go`` has; no kubelet. ``folder``: of all its files."""
+    """The server, with RBAC, and its controllers of DaemonSets, accounts and tokens. ``folder``: of all its files.
+
+    Nodes are objects only, until ``run_nodes`` is called.
+    """
 
     def __init__(self, binaries: Path, folder: Path, runner: JobRunner) -> None:
-        self.folder, store, peers, port = folder, find_free_port(), find_free_port(), find_free_port()
+        self.binaries, self.folder, self.runner = binaries, folder, runner
+        store, peers, port = find_free_port(), find_free_port(), find_free_port()
         self.server, self.certificate = f"https://127.0.0.1:{port}", folder / "apiserver.crt"
         key, tokens = folder / "accounts.key", folder / "tokens.csv"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
         tokens.write_text(f"{ADMIN},admin,1,system:masters\n")
 
-        def start(program: str | Path, **options: object) -> None:
-            runner.start([str(program), *(f"--{name.replace('_', '-')}={value}" for name, value in options.items())])
-
-        start("etcd", data_dir=folder / "etcd", listen_client_urls=f"http://127.0.0.1:{store}",
+        self.start("etcd", data_dir=folder / "etcd", listen_client_urls=f"http://127.0.0.1:{store}",
             advertise_client_urls=f"http://127.0.0.1:{store}", listen_peer_urls=f"http://127.0.0.1:{peers}")  # fmt: skip
-        start(binaries / "kube-apiserver", etcd_servers=f"http://127.0.0.1:{store}", bind_address="127.0.0.1", secure_port=port,
-            cert_dir=folder, token_auth_file=tokens, authorization_mode="RBAC", service_account_key_file=key,
+        self.start(binaries / "kube-apiserver", etcd_servers=f"http://127.0.0.1:{store}", bind_address="127.0.0.1",
+            secure_port=port, cert_dir=folder, token_auth_file=tokens, authorization_mode="RBAC", service_account_key_file=key,
             service_account_signing_key_file=key, service_account_issuer="https://kubernetes.default.svc",
             service_cluster_ip_range="10.96.0.0/16", endpoint_reconciler_type="none")  # fmt: skip
         wait_for(self.is_ready, 300.0, "the API server", poll_s=0.5)
@@ -52,8 +53,22 @@ class Cluster:
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "admin"}}]}  # fmt: skip
         (folder / "ca.crt").write_bytes(self.certificate.read_bytes())
         (folder / "kubeconfig").write_text(json.dumps(config))
-        start(binaries / "controllers", kubeconfig=folder / "kubeconfig", service_account_private_key_file=key,
-            root_ca_file=self.certificate)  # fmt: skip
+        self.start(binaries / "kube-controller-manager", kubeconfig=folder / "kubeconfig", service_account_private_key_file=key,
+            root_ca_file=self.certificate, controllers="daemonset,serviceaccount,serviceaccount-token",
+            secure_port=find_free_port(), port=0, cert_dir=folder / "controllers")  # fmt: skip
+
+    def start(self, program: str | Path, **options: object) -> None:
+        """Start a program with options as flags."""
+        flags = (f"--{name.replace('_', '-')}={value}" for name, value in options.items())
+        self.runner.start([str(program), *flags])
+
+    def run_nodes(self, names: Iterable[str]) -> None:
+        """Start a scheduler, and for each node a hollow kubelet: a real one over a container runtime that runs nothing."""
+        access = self.folder / "kubeconfig"
+        self.start(self.binaries / "kube-scheduler", kubeconfig=access, secure_port=0, port=find_free_port())
+        for name in names:
+            self.start(self.binaries / "kubemark", morph="kubelet", name=name, kubeconfig=access,
+                kubelet_port=find_free_port(), kubelet_read_only_port=find_free_port())  # fmt: skip
 
     def is_ready(self) -> bool:
         """Whether it answers that it is."""

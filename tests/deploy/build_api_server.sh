@@ -1,8 +1,7 @@
 #!/bin/bash
-# Builds kube-apiserver from Debian's source package `kubernetes` (bookworm: 1.20.2), and controllers.go, into FOLDER/bin, for
-# on_api_server.py. Needs Debian's golang-go. Usage: build_api_server.sh FOLDER
+# Builds the API server, its controllers, the scheduler and kubemark from Debian's source package `kubernetes` (bookworm: 1.20.2) into
+# FOLDER/bin, for on_api_server.py. Needs Debian's golang-go. Usage: build_api_server.sh FOLDER
 set -euo pipefail
-here=$(dirname "$(realpath "$0")")
 folder=$(realpath -m "${1:?usage: build_api_server.sh FOLDER}")
 mkdir -p "$folder"/{bin,lists/partial,sources,tree/go/src/k8s.io}
 cd "$folder"
@@ -17,8 +16,6 @@ tar -xzf kubernetes_*.orig.tar.gz -C tree --strip-components=1
 
 ln -sfn ../../.. tree/go/src/k8s.io/kubernetes
 cd tree/go/src/k8s.io/kubernetes
-mkdir -p cmd/controllers
-cp "$here/controllers.go" cmd/controllers/main.go
 export GOPATH=$folder/tree/go GO111MODULE=off CGO_ENABLED=0 GOCACHE=$folder/cache
 build() { nice -n 10 go build -p 2 -o "$folder/bin/" "$@"; }
 
@@ -33,4 +30,5 @@ kinds=$(grep -rl --include='*.go' --exclude='*_test.go' '+k8s:openapi-gen=' pkg 
 # Without the clients of cloud providers, half of its packages. The server answers /version with that of client-go, which is not in
 # the package either.
 version=k8s.io/kubernetes/vendor/k8s.io/client-go/pkg/version.gitVersion
-build -tags providerless -ldflags "-s -w -X $version=v1.20.2" ./cmd/kube-apiserver ./cmd/controllers
+build -tags providerless -ldflags "-s -w -X $version=v1.20.2" ./cmd/kube-apiserver \
+  ./cmd/kube-controller-manager ./cmd/kube-scheduler ./cmd/kubemark

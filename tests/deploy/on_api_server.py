@@ -1,10 +1,10 @@
 """The chart on a real API server: what it accepts, the pods that its controllers make, what the account may do. By hand.
 
 ``PYTHONPATH=tests python tests/deploy/on_api_server.py BINARIES``. BINARIES is what ``build_api_server.sh`` has built; ``etcd``
-and ``openssl`` are on PATH. With ``cel-python`` installed, ``injection.py`` is run too. There is no kubelet: nodes are objects
-only, and no pod runs. Nor are there custom resources: that server ends when it reads one (its JSON library, reflect2 1.0.1, does
-not fit the maps of Go 1.18 and newer), so of the recipes only the pods are tried. Ends with 1 if anything is not as the chart
-says.
+and ``openssl`` are on PATH. With ``cel-python`` installed, ``injection.py`` is run too. Nodes are objects only, but for two that
+are hollow (kubemark): scheduler and kubelets are real, and containers run nothing. There are no custom resources: that server
+ends when it reads one (its JSON library, reflect2 1.0.1, does not fit the maps of Go 1.18 and newer), so of the recipes only the
+pods are tried. Ends with 1 if anything is not as the chart says.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ NEVER = {
 }  # fmt: skip
 GPU = {"nvidia.com/gpu.present": "true", "kubernetes.io/arch": "amd64"}
 NODES: Mapping[str, Mapping[str, str]] = {"gpu-1": GPU, "gpu-2": GPU, "cpu-1": {}}
+HOLLOW = ("hollow-1", "hollow-2")
 ACCOUNT_FILES = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -160,6 +161,24 @@ def look(cluster: Cluster) -> None:
                 cluster.create(pod, "team", "?dryRun=All")
     for on_nodes in (True, False) if importlib.util.find_spec("celpy") else ():
         look_at_injection(cluster, on_nodes)
+    look_at_running(cluster)
+
+
+def look_at_running(cluster: Cluster) -> None:
+    """Every hollow node runs the agent's pod: it is scheduled, its volumes are there, and the kubelet says that it runs."""
+    cluster.run_nodes(HOLLOW)
+    for document in render({}):
+        cluster.create(document)
+
+    def run_all() -> bool:
+        found = agents(cluster)
+        return all(node in found and found[node]["status"]["phase"] == "Running" for node in HOLLOW)
+
+    try:
+        wait_for(run_all, 120.0, "the agents", poll_s=0.5)
+    except AssertionError:
+        print(*{one["message"] for one in cluster.list("/api/v1/namespaces/watch/events")}, sep="\n")
+    check(run_all(), f"agents run on {', '.join(HOLLOW)}")
 
 
 def main(binaries: Path) -> int:
