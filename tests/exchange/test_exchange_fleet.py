@@ -98,6 +98,15 @@ async def test_all_nodes_may_act_once_the_leader_has_looked_again(tmp_path: Path
     await end(nodes)
 
 
+async def report_on_two(folder: Path) -> tuple[list[Node], Node, Node]:
+    """Two nodes after one of them has reported a hang; who leads, and the other one."""
+    shared = LocalExchange()
+    nodes = make_nodes(PROVEN[0], 2, folder, lambda _: shared)
+    await run_until(nodes, lambda: any(node.announced for node in nodes))
+    first = leader(nodes)
+    return nodes, first, next(node for node in nodes if node is not first)
+
+
 async def test_the_bundle_has_the_hardware_of_all_nodes(tmp_path: Path) -> None:
     """A proof is reported without asking for any; the bundle of the node that reports is completed with every node's."""
     shared = LocalExchange()
@@ -136,11 +145,7 @@ async def test_a_rank_that_another_node_killed_for_memory(tmp_path: Path) -> Non
 
 async def test_a_question_is_not_replaced_before_it_is_answered(tmp_path: Path) -> None:
     """A capture comes from the other node although call sites are asked for in the same moment."""
-    shared = LocalExchange()
-    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
-    await run_until(nodes, lambda: any(node.announced for node in nodes))
-    first = leader(nodes)
-    second = next(node for node in nodes if node is not first)
+    nodes, first, second = await report_on_two(tmp_path)
     await run_until(nodes, lambda: first.fleet.sharing.shared and first.fleet.sharing.shared.complete)
     scope = first.watch.scope
     asked = asyncio.gather(scope.capture(), scope.call_sites(await first.fleet.scope.last_here(), None))
@@ -152,15 +157,11 @@ async def test_a_question_is_not_replaced_before_it_is_answered(tmp_path: Path) 
 
 async def test_call_sites_of_some_leave_the_other_ranks_as_they_are(tmp_path: Path) -> None:
     """The very same objects: what was found out about thousands of ranks need not be found out again."""
-    shared = LocalExchange()
-    nodes = make_nodes(PROVEN[0], 2, tmp_path, lambda _: shared)
-    await run_until(nodes, lambda: any(node.announced for node in nodes))
-    first = leader(nodes)
-    second = next(node for node in nodes if node is not first)
+    nodes, first, second = await report_on_two(tmp_path)
     before = await first.fleet.scope.last_here()
-    asked = asyncio.gather(first.watch.scope.call_sites(before, second.ranks))
+    asked = asyncio.ensure_future(first.watch.scope.call_sites(before, second.ranks))
     await run_until([second], asked.done)
-    (after,) = asked.result()
+    after = asked.result()
     assert all(one is two for one, two in zip(before.ranks, after.ranks, strict=True))
     await end(nodes)
 

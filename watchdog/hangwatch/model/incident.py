@@ -39,7 +39,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     ``confidence`` (0..1): how often causes stated like this one were right on the catalogue's hangs. If none of these
     hangs has the cause, or the job does not hang (``measured`` is false), the confidence is unknown; ``certainty`` says
-    so in words. ``how``: what parted the ranks of ``ranks-diverged``, if the source shows it.
+    so in words. ``how``: by what the ranks of ``ranks-diverged`` diverged, if the source shows it.
     """
 
     id: str

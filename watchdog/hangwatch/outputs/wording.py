@@ -65,6 +65,11 @@ def says_cause(verdict: Verdict, cause: Cause) -> bool:
     return verdict.kind == "slow" or cause.title.lower() in verdict.summary.lower()
 
 
+def say_confidence(cause: Cause, form: str = ", confidence {}") -> str:
+    """Return how sure a cause is, in this form; empty if it is unknown."""
+    return form.format(cause.certainty) if cause.certainty else ""
+
+
 def describe_cause(verdict: Verdict, cause: Cause) -> str:
     """Return in one line what happened, and how sure that is: the first sentence of the explanation.
 
@@ -73,8 +78,7 @@ def describe_cause(verdict: Verdict, cause: Cause) -> str:
     why, _, _ = cause.explanation.partition(". ")
     title = "" if why and says_cause(verdict, cause) else cause.title
     text = ". ".join(part for part in (title, excerpt(why, _WHY_CHARS)) if part)
-    sure = f" (confidence {cause.certainty})" if cause.certainty else ""
-    return f"{text.removesuffix('.')}{sure}"
+    return text.removesuffix(".") + say_confidence(cause, " (confidence {})")
 
 
 def title_of(incident: Incident) -> str:

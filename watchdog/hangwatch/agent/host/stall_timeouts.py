@@ -18,6 +18,8 @@ from hangwatch.sources.proc.files import node_name, read_stat
 
 log = logging.getLogger("hangwatch")
 
+_FOLDER = "agents"
+
 
 class StallTimeout(msgspec.Struct, frozen=True):
     """After how many seconds a stall of a job would be reported now, and why that long, in words."""
@@ -28,12 +30,12 @@ class StallTimeout(msgspec.Struct, frozen=True):
 
 def write_stall_timeouts(state_dir: Path, jobs: Mapping[str, StallTimeout]) -> None:
     """Replace what this process has written, by job, and remove what agents left that were killed. Never raises."""
-    folder = state_dir / "agents"
+    folder = state_dir / _FOLDER
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         for left in (path for path, living in _files(state_dir) if not living):
             left.unlink(missing_ok=True)
-        write_files(folder, [(f"{node_name()}-{os.getpid()}.json", [encode_line(jobs)])])
+        write_files(folder, [(_own_name(), [encode_line(jobs)])])
     except OSError as error:
         log.debug("stall timeouts cannot be written: %s", error)
 
@@ -41,7 +43,7 @@ def write_stall_timeouts(state_dir: Path, jobs: Mapping[str, StallTimeout]) -> N
 def remove_stall_timeouts(state_dir: Path) -> None:
     """Remove what this process has written. Never raises."""
     with suppress(OSError):
-        (state_dir / "agents" / f"{node_name()}-{os.getpid()}.json").unlink(missing_ok=True)
+        (state_dir / _FOLDER / _own_name()).unlink(missing_ok=True)
 
 
 def read_stall_timeouts(state_dir: Path) -> dict[str, StallTimeout]:
@@ -54,9 +56,13 @@ def read_stall_timeouts(state_dir: Path) -> dict[str, StallTimeout]:
     return found
 
 
+def _own_name() -> str:
+    return f"{node_name()}-{os.getpid()}.json"
+
+
 def _files(state_dir: Path) -> Iterator[tuple[Path, bool]]:
     """Yield what agents of this node have written, and whether each lives."""
-    for path in list((state_dir / "agents").glob("*.json")):
+    for path in list((state_dir / _FOLDER).glob("*.json")):
         node, _, pid = path.stem.rpartition("-")
         if node == node_name() and pid.isdecimal():
             yield path, read_stat(int(pid)) is not None

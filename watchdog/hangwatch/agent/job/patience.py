@@ -41,7 +41,8 @@ class JobPatience:
         """Note that the wait of the last capture is over. It teaches something only if it has ended ``by_itself``."""
         if by_itself:
             self.phases.end()
-        self.phases.drop()
+        else:
+            self.phases.drop()
         self._phase_s = 0.0
 
     def trim(self, capture: Capture) -> Capture:

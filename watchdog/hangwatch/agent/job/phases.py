@@ -24,7 +24,7 @@ _Path = tuple[tuple[str, str, int], ...]
 
 @dataclass(frozen=True)
 class Phase:
-    """Where the ranks are in a wait: the stack of one that waits, and of the one waited for, the outermost frame first."""
+    """Where the ranks are in a wait: the stacks of a rank that waits and of its culprit, outermost frames first."""
 
     waiting: _Path
     culprit: _Path

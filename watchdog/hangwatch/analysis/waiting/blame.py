@@ -202,8 +202,8 @@ def _relevant_divergence(
 ) -> SequenceDivergence | None:
     """Return the divergence that explains a sink: the first wrong pair, wherever it was, else the earliest split; else None.
 
-    Of the divergences that split the ranks behind it, one in a group that holds the whole sink comes first: which of several
-    smaller groups came first is a matter of chance.
+    If several divergences split the ranks behind the sink, prefer one whose group holds the whole sink. Which of several
+    smaller groups diverged first is a matter of chance.
     """
     for divergence in divergences:
         if divergence.mismatch:

@@ -64,7 +64,7 @@ def render_group_progress(
     """
     if not groups:
         return Markup('<p class="quiet">No process groups found: none exists yet, or the probe is not loaded.</p>')
-    # Of many groups only those that wait have a chart, if any does; they come first.
+    # If there are many groups and some wait, draw charts for those alone. They come first.
     late = sum(group.long_wait_s > 0 for group in groups) if len(groups) > _MAX_CHARTS else 0
     charted = groups[: min(late or _MAX_CHARTS, _MAX_CHARTS)]
     charts = join(_card(group, history.get(group.label, ()), last.get(group.key)) for group in charted)

@@ -32,7 +32,7 @@ from hangwatch.outputs.html.elements import (
 )
 from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.second_look import describe_second_look
-from hangwatch.outputs.wording import ShownSide, describe_proof, name_kind, show_divergence
+from hangwatch.outputs.wording import ShownSide, describe_proof, name_kind, say_confidence, show_divergence
 
 #: Longer lists are truncated; incident.json has all items.
 _MAX_ITEMS = 40
@@ -125,9 +125,7 @@ def _side(side: ShownSide, css: str) -> Markup:
 
 def _cause(cause: Cause, root: str | None) -> Markup:
     title = Markup("Cause: {}").format(text(cause.title))
-    certainty = Markup('<p class="quiet">{}{}</p>').format(
-        name_cause(cause.id, root), f", confidence {cause.certainty}" if cause.certainty else ""
-    )
+    certainty = Markup('<p class="quiet">{}{}</p>').format(name_cause(cause.id, root), say_confidence(cause))
     explanation = Markup("<p>{}</p>").format(prose(cause.explanation)) if cause.explanation else NOTHING
     remedy = listing((prose(step) for step in cause.remedy[:_FIRST_STEPS]), "ol")
     others = cause.remedy[_FIRST_STEPS:]

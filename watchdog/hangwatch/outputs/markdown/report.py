@@ -12,7 +12,15 @@ from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.markdown.elements import code, fold, listing, prose, section, with_names
 from hangwatch.outputs.sanitize import MAX_CHARACTERS
 from hangwatch.outputs.second_look import describe_second_look
-from hangwatch.outputs.wording import Place, ShownSide, describe_proof, group_places, name_kind, show_divergence
+from hangwatch.outputs.wording import (
+    Place,
+    ShownSide,
+    describe_proof,
+    group_places,
+    name_kind,
+    say_confidence,
+    show_divergence,
+)
 
 
 @dataclass(frozen=True)
@@ -124,8 +132,7 @@ class _Report:
         return f"{who}{within}: {where}{source}{via}"
 
     def cause(self, cause: Cause) -> Iterator[str]:
-        sure = f", confidence {cause.certainty}" if cause.certainty else ""
-        yield from section(f"Cause: {self.prose(cause.title)}", [f"{self.code(cause.id)}{sure}"])
+        yield from section(f"Cause: {self.prose(cause.title)}", [f"{self.code(cause.id)}{say_confidence(cause)}"])
         if cause.explanation:
             yield from ("", self.prose(cause.explanation))
         yield from section("What to do", listing(map(self.prose, cause.remedy), self.extent.steps, numbered=True))

@@ -22,7 +22,7 @@ from hangwatch.outputs.briefing import Briefing, Links, brief
 from hangwatch.outputs.job_history import describe_history
 from hangwatch.outputs.sanitize import clean, excerpt
 from hangwatch.outputs.second_look import describe_second_look
-from hangwatch.outputs.wording import name_kind, says_cause
+from hangwatch.outputs.wording import name_kind, say_confidence, says_cause
 
 SCHEMA = "hangwatch.notification/1"
 #: An open incident is sent to Alertmanager this often; Alertmanager resolves an alert that is not repeated within its
@@ -198,8 +198,7 @@ def _words(notification: Notification, before: Notification | None) -> tuple[str
     if verdict.cause is not None:
         said = briefing.why if briefing.why and says_cause(verdict, verdict.cause) else briefing.title
         why = excerpt(said, _LINE_CHARS).removesuffix(".")
-        sure = f" (confidence {verdict.cause.certainty})" if verdict.cause.certainty else ""
-        lines.append(f"Cause: {why}{sure}")
+        lines.append(f"Cause: {why}{say_confidence(verdict.cause, ' (confidence {})')}")
         lines += [f"Do first: {step}" for step in briefing.steps[:1]]
     lines += [clean(line) for line in describe_history(incident.history)]
     if action := describe_second_look(incident):

@@ -17,7 +17,14 @@ from hangwatch.outputs.sanitize import excerpt
 from hangwatch.outputs.second_look import describe_second_look
 from hangwatch.outputs.terminal.console import Console, Line, Span
 from hangwatch.outputs.terminal.layout import paragraph, say
-from hangwatch.outputs.wording import ShownSide, describe_cause, describe_proof, name_kind, show_divergence
+from hangwatch.outputs.wording import (
+    ShownSide,
+    describe_cause,
+    describe_proof,
+    name_kind,
+    say_confidence,
+    show_divergence,
+)
 
 #: Longer lines of prose are hard to read.
 _MAX_WIDTH = 120
@@ -200,8 +207,7 @@ class _VerdictText:
 
     def cause(self, cause: Cause) -> Iterator[Line]:
         yield from self.title(f"Cause: {cause.title}")
-        sure = f", confidence {cause.certainty}" if cause.certainty else ""
-        yield from self.paragraph(f"{cause.id}{sure}", indent=_INDENT, style="dim")
+        yield from self.paragraph(f"{cause.id}{say_confidence(cause)}", indent=_INDENT, style="dim")
         yield from self.paragraph(cause.explanation, indent=_INDENT)
         if cause.evidence:
             yield from self.title("Evidence")

@@ -126,9 +126,9 @@ def _by_a_loop(case: Case, fork: Fork, block: Block) -> _Parting:
 
 
 def _by_a_library(case: Case, fork: Fork, named_loop: str) -> _Parting:
-    """Return what parted two sides of which one is in a library's loop and the other has never called anything there.
+    """Return what parted two sides if one is in a library's loop and the other has called nothing there.
 
-    That loop is no reason. What the program came past on its way there may be.
+    That loop is no reason. A guard or a condition of the program above it may be.
     """
     inside, past = fork.sides
     own = next((b for b in reversed(own_blocks(inside, past)) if b.kind in {"guard", "if", "else"}), None)
