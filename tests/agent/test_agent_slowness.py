@@ -46,6 +46,7 @@ class Simulated:
         self.incidents: list[Incident] = []
         self.paths: list[Path | None] = []
         self.asked: list[int] = []
+        self.profiled: list[int] = []
         self.watch = SlownessWatch(self.local, IncidentLifecycle(state_dir, self._note))
         self.beats = {100 + rank: beat(rank) for rank in RANKS}
         self.late: int | None = None
@@ -65,6 +66,7 @@ class Simulated:
         return Capture(self.local.ranks.job, 7, ranks)
 
     async def _profile(self, rank: int, _pid: int, _seconds: float) -> Profile:
+        self.profiled.append(rank)
         share = 0.4 if rank == self.late else 0.0
         return Profile(rank, 200, (ProfiledStack((LINE,), share),), reading=share)
 
@@ -163,14 +165,33 @@ async def test_no_look_at_ranks_that_cannot_tell(job: Simulated) -> None:
 
 @pytest.mark.asyncio
 async def test_long_records_are_read_seldom(job: Simulated) -> None:
-    """A record of 2,000 operations each 40 s."""
+    """A record of 2,000 operations each 10 s."""
     job.steps(2000)
     await job.look()
     assert job.asked == list(RANKS)
-    for later_s in (39.0, 40.5):
+    for later_s in (9.0, 10.5):
         await job.watch.update(job.beats, job.now_s + later_s, 0, calm=True)
-        assert (job.watch._task is not None) == (later_s > 40.0)
+        assert (job.watch._task is not None) == (later_s > 10.0)
     job.watch.stop()
+
+
+@pytest.mark.asyncio
+async def test_the_second_look_comes_after_the_profile(job: Simulated) -> None:
+    """At once; and if too few steps are new by then, the stacks are not read again."""
+    job.late = 2
+    job.steps(40)
+    await job.look()
+    assert job.profiled == [2, 0]
+    for steps, count in ((1, 8), (20, 12)):
+        job.steps(steps)
+        await job.watch.update(job.beats, job.now_s, 0, calm=True)
+        assert job.watch._task is not None
+        await asyncio.wait([job.watch._task])
+        assert len(job.asked) == count
+        job.now_s += slowness._PERIOD_S
+    await job.watch.update(job.beats, job.now_s, 0, calm=True)
+    assert len(job.incidents) == 1
+    assert len(job.profiled) == 2
 
 
 @pytest.mark.asyncio

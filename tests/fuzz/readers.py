@@ -21,7 +21,7 @@ from hangwatch.sources.dumps.decode import UnknownContentError, bounded_memory, 
 from hangwatch.sources.dumps.gathering import gather
 from hangwatch.sources.dumps.pyspy_text import parse_pyspy_text
 from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
-from hangwatch.sources.proc.delays import parse_queued_ns, parse_throttled_ns
+from hangwatch.sources.proc.delays import parse_core_ns, parse_throttled_ns
 from hangwatch.sources.stacks.profile import parse_profile
 from hangwatch.sources.stacks.samples import StackFormatError
 from ras_server import rank, report_json, report_text
@@ -83,7 +83,7 @@ def read_profile(data: bytes) -> None:
     """py-spy's profile, which has names of threads, functions and files in it; and the kernel's words on delays."""
     with contextlib.suppress(*_TYPED):
         parse_profile(data, 11)
-    parse_queued_ns(data)
+    parse_core_ns(data)
     parse_throttled_ns(data)
 
 

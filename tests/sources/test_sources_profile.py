@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hangwatch.agent.job.slowness import profile_rank
 from hangwatch.model.capture import Gap
-from hangwatch.sources.proc.delays import DelayMeter, parse_queued_ns, parse_throttled_ns
+from hangwatch.sources.proc.delays import DelayMeter, parse_core_ns, parse_throttled_ns
 from hangwatch.sources.stacks.profile import parse_profile, profile_stacks
 from hangwatch.sources.stacks.samples import StackFormatError
 from support import JobRunner
@@ -65,7 +65,7 @@ def test_damaged_profiles(data: bytes) -> None:
 @given(st.binary(max_size=200))
 def test_parsers_survive_anything(data: bytes) -> None:
     """What is no answer is none; a profile that is none is said to be none."""
-    parse_queued_ns(data)
+    parse_core_ns(data)
     parse_throttled_ns(b"throttled_usec " + data)
     for text in (data, b"{" + data, json.dumps(RECORDED).encode().replace(b"rest", data)):
         with contextlib.suppress(StackFormatError):
@@ -74,8 +74,8 @@ def test_parsers_survive_anything(data: bytes) -> None:
 
 def test_numbers_that_no_kernel_has() -> None:
     """More digits than 64 bits have are no number."""
-    assert parse_queued_ns(b"1 18446744073709551615 3") == 2**64 - 1
-    assert parse_queued_ns(b"1 " + b"9" * 5000 + b" 3") is None
+    assert parse_core_ns(b"1 18446744073709551615 3") == (1, 2**64 - 1)
+    assert parse_core_ns(b"1 " + b"9" * 5000 + b" 3") == (1, None)
     assert parse_throttled_ns(b"throttled_time " + b"9" * 5000) is None
 
 
@@ -89,8 +89,8 @@ def test_frames_that_are_missing() -> None:
 
 def test_what_the_kernel_counts() -> None:
     """``schedstat``, and ``cpu.stat`` of both versions of cgroups."""
-    assert parse_queued_ns(b"4022 717 9\n") == 717
-    assert parse_queued_ns(b"0 x") is None
+    assert parse_core_ns(b"4022 717 9\n") == (4022, 717)
+    assert parse_core_ns(b"0 x") == (None, None)
     assert parse_throttled_ns(b"usage_usec 9\nnr_throttled 2\nthrottled_usec 31\n") == 31_000
     assert parse_throttled_ns(b"nr_periods 0\nthrottled_time 31\n") == 31
     assert parse_throttled_ns(b"usage_usec 9\n") is None
@@ -134,4 +134,4 @@ async def test_a_real_process(jobs: JobRunner) -> None:
     assert isinstance(await profile_stacks(job.pid, 1.0), Gap)
     meter = DelayMeter(job.pid)
     meter.look()
-    assert meter.read() == (0.0, 0.0, 0.0, None, None)
+    assert meter.read() == (0.0, 0.0, None, None, None)

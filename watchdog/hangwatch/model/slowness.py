@@ -19,7 +19,7 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the main thread of a rank was, in ``samples`` looks at its stack.
 
     Shares of the time, None if not known: ``reading`` (in a system call that reads a file, a pipe or a connection),
-    ``sleeping`` (in one that only lets time pass), ``running`` (in none), ``queued`` (it waited for a free core),
+    ``sleeping`` (in one that only lets time pass), ``running`` (on a core), ``queued`` (it waited for a free core),
     ``throttled`` (its cgroup had used up its CPU time).
     """
 

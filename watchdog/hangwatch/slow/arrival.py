@@ -33,9 +33,11 @@ from hangwatch.slow.timeline import Meeting, Streams, Timeline
 MIN_SHARE = 0.03
 #: With two peers nobody can say which of them is unusual.
 MIN_PEERS = 3
+#: The steps are divided into so many parts: short ones soon show a rank that is much later, long ones a small delay in the noise.
+_PARTS = (12, 6)
 #: The median of five steps ignores two, such as a checkpoint and an evaluation.
 _PART_STEPS = 5
-_MIN_PARTS, _MAX_PARTS = 3, 8
+_MIN_PARTS = 3
 #: In this share of the parts since it became late.
 _MOST_PARTS = 0.75
 #: The second may have half the excess of the first; if it has more, several ranks are late.
@@ -192,29 +194,16 @@ def _align(timeline: Timeline, members: Sequence[int]) -> Mapping[int, Sequence[
 def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     """Return who of these peers was late; None if there are too few steps."""
     steps = len(peers.steps)
-    parts = min(_MAX_PARTS, steps // _PART_STEPS)
-    if parts < _MIN_PARTS:
+    if steps < _PART_STEPS * _MIN_PARTS:
         return None
     excess = {rank: peers.excess(rank) for rank in peers.ranks}
     step_ns = median(then - now for rank in peers.ranks for now, then in pairwise(peers.begins(rank)))
-    bounds = [steps * part // parts for part in range(parts + 1)]
-    # In order of time, so that a rank may become late, but ranks that take turns are none.
-    late = [_stands_out(excess, step_ns, first, stop) for first, stop in pairwise(bounds)]
-    rank, nobody = late[-1], LateRank(None, 0.0, 0, (), steps, steps)
-    # Noise may hide it in a part, but shows nobody else.
-    named = [part for part, one in enumerate(late) if one == rank]
-    since = next((part for part in named if late[part:].count(rank) >= _MOST_PARTS * (parts - part)), parts)
-    if rank is None or set(late) - {None, rank} or parts - since < max(_MIN_PARTS - 1, parts / 2):
+    found = (_find_onset(excess, step_ns, max(_PART_STEPS, steps // parts)) for parts in _PARTS)
+    onset = next((one for one in found if one is not None and _is_beyond_noise(excess, *one)), None)
+    nobody = LateRank(None, 0.0, 0, (), steps, steps)
+    if onset is None:
         return nobody
-    first = bounds[since]
-    mine = excess[rank][first:]
-    second = max(median(excess[other][first:]) for other in peers.ranks if other != rank)
-    middle = median(mine)
-    error = _MEDIAN_ERROR * _deviation(mine) / len(mine) ** 0.5
-    usually = max(quantiles(excess[other][first:])[2] for other in peers.ranks if other != rank)
-    # In most steps it is late by about as much; or, if it is throttled, by more than the others are in most of theirs.
-    if middle - second < _ERRORS * error or quantiles(mine)[0] < min(_SECOND * middle, usually):
-        return nobody
+    rank, first = onset
     if peers.differs_by_design(rank, first):
         return nobody
     start = peers.steps[first]
@@ -224,7 +213,8 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     since_ns = timeline.calls[rank][peers.places[rank][start - 1]].at_ns
     lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
     usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))
-    return LateRank(rank, lost, round(middle), waiting, steps - first, steps, since_ns, usual)
+    late_ns = round(median(excess[rank][first:]))
+    return LateRank(rank, lost, late_ns, waiting, steps - first, steps, since_ns, usual)
 
 
 def _is_shared(named: LateRank, classes: Sequence[Peers]) -> bool:
@@ -243,11 +233,47 @@ def _is_shared(named: LateRank, classes: Sequence[Peers]) -> bool:
     return False
 
 
-def _stands_out(excess: Mapping[int, Sequence[float]], step_ns: float, first: int, stop: int) -> int | None:
-    """Return the only rank that was late in some steps."""
+def _find_onset(excess: Mapping[int, Sequence[float]], step_ns: float, length: int) -> tuple[int, int] | None:
+    """Return which rank is late, and since which step. ``length``: the steps of the parts that are compared."""
+    steps = len(next(iter(excess.values())))
+    parts = steps // length
+    bounds = [steps - length * part for part in range(parts, -1, -1)]
+    # In order of time, so that a rank may become late, but ranks that take turns are none.
+    late = [_stands_out(excess, step_ns, first, stop) for first, stop in pairwise(bounds)]
+    rank, now_ns = late[-1] if late else (None, 0.0)
+    if rank is None:
+        return None
+    # Half as much is noise beside it. Noise may hide the rank in a part, but shows nobody else.
+    large = [most > _SECOND * now_ns for _, most in late]
+    named = [one if more else None for (one, _), more in zip(late, large, strict=True)]
+    since = next(
+        part
+        for part, one in enumerate(named)
+        if one == rank and named[part:].count(rank) >= _MOST_PARTS * (parts - part)
+    )
+    if set(named) - {None, rank} or parts - since < _MIN_PARTS:
+        return None
+    # With fewer than half of the steps it has to be more than anybody was late before.
+    return None if parts - since < parts / 2 and any(large[:since]) else (rank, bounds[since])
+
+
+def _is_beyond_noise(excess: Mapping[int, Sequence[float]], rank: int, first: int) -> bool:
+    """Return whether a rank is later than any other, since a step, by more than its steps and theirs vary."""
+    mine, others = excess[rank][first:], [excess[other][first:] for other in excess if other != rank]
+    middle, error = median(mine), _MEDIAN_ERROR * _deviation(mine) / len(mine) ** 0.5
+    usually = max(quantiles(one)[2] for one in others)
+    # In most steps it is late by about as much; or, if it is throttled, by more than the others are in most of theirs.
+    return middle - max(map(median, others)) >= _ERRORS * error and quantiles(mine)[0] >= min(_SECOND * middle, usually)
+
+
+def _stands_out(
+    excess: Mapping[int, Sequence[float]], step_ns: float, first: int, stop: int
+) -> tuple[int | None, float]:
+    """Return the only rank that was late in some steps, and how late the latest one was."""
     late = {rank: median(one[first:stop]) for rank, one in excess.items()}
     most, second = sorted(late, key=lambda rank: -late[rank])[:2]
-    return most if late[most] >= MIN_SHARE * step_ns and late[second] <= _SECOND * late[most] else None
+    alone = late[most] >= MIN_SHARE * step_ns and late[second] <= _SECOND * late[most]
+    return most if alone else None, late[most]
 
 
 def _followers(timeline: Timeline, rank: int, places: Sequence[int]) -> tuple[int, ...]:

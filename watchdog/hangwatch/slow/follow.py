@@ -15,10 +15,10 @@ from hangwatch.slow.flight import MOST_CALLS, make_calls
 from hangwatch.slow.last import find_last
 from hangwatch.slow.timeline import Call, find_period
 
-#: What the newest steps show is what holds now. Of half of them a rank has to be late; with fewer, noise names some.
-_STEPS = 60
-#: A look counts if this part of the steps is new: one of the parts into which ``arrival`` divides them.
-_NEW = 1 / 8
+#: What the newest steps show is what holds now; with fewer, a small delay does not show in the noise.
+STEPS = 60
+#: A look counts if this part of the steps is new. Who was last is drawn anew if this part of all that is kept is.
+NEW = 1 / 8
 #: So many looks have to agree that a rank is late, or that it no longer is.
 _LOOKS = 2
 
@@ -29,7 +29,7 @@ class Window:
     def __init__(self, rank: int, most: int) -> None:
         self.rank = rank
         self.calls: deque[Call] = deque(maxlen=most)
-        self.new = 0
+        self.new = self.undrawn = 0
         self.telling = True
         self.last = -1
 
@@ -43,17 +43,18 @@ class Window:
             self.calls.clear()
         if records[0] > self.last + 1:
             self.calls.clear()
-            self.new = 0
+            self.new = self.undrawn = 0
         calls = make_calls(self.rank, operations, bisect_right(records, self.last))
         self.telling = calls is not None
         self.calls.extend(calls or ())
         self.new += len(calls or ())
+        self.undrawn += len(calls or ())
         self.last = records[-1]
 
     def newest(self) -> list[Call]:
         """Return the calls of the newest steps."""
         calls = list(self.calls)
-        return calls[-_STEPS * find_period(tuple([call.name for call in calls])) - 1 :]
+        return calls[-STEPS * find_period(tuple([call.name for call in calls])) - 1 :]
 
 
 class Process(NamedTuple):
@@ -66,12 +67,13 @@ class Process(NamedTuple):
 
 @dataclass
 class Following:
-    """One job. ``found``: who is late, since two looks have agreed; None while nobody is.
+    """One job. ``named``: who is late by the newest look; ``found``: by two looks that agree. None while nobody is.
 
     ``last_to_join``: of each group, by its key, in all that is kept.
     """
 
     found: LateRank | None = None
+    named: LateRank | None = None
     last_to_join: Mapping[Hashable, LastToJoin] = field(default_factory=dict)
     _windows: dict[Process, Window] = field(default_factory=dict)
     _named: deque[int | None] = field(default_factory=lambda: deque(maxlen=_LOOKS + 1))
@@ -92,18 +94,25 @@ class Following:
 
     def look(self) -> None:
         """Judge what is known, if enough of it is new."""
+        self.named = None
         windows = self._windows.values()
         streams = {window.rank: window.newest() for window in windows}
-        if any(window.new < _NEW * len(streams[window.rank]) or not window.calls for window in windows):
+        if any(window.new < NEW * len(streams[window.rank]) or not window.calls for window in windows):
             return
+        telling = all(window.telling for window in windows)
+        if not telling:
+            self.last_to_join = {}
+        elif any(window.undrawn >= NEW * len(window.calls) for window in windows):
+            self.last_to_join = find_last({window.rank: window.calls for window in windows})
+            for window in windows:
+                window.undrawn = 0
         for window in windows:
             window.new = 0
-        telling = all(window.telling for window in windows)
-        self.last_to_join = find_last({window.rank: window.calls for window in windows}) if telling else {}
         self._take(find_late(streams, one_clock=True) if telling else None)
 
     def _take(self, look: LateRank | None) -> None:
         rank = look.rank if look is not None else None
+        self.named = look if rank is not None else None
         self._named.append(rank)
         known = self.found.rank if self.found is not None else None
         self._against = self._against + 1 if rank != known else 0

@@ -1,13 +1,15 @@
 """A rank that makes the others late while the job goes on: when its records are read, and when that becomes an incident.
 
-One incident at a time; it is over when two looks no longer name the rank. The records are read beside the ticks, and never
-while a hang is suspected. May import the capturing and the incidents rooms, the diagnosis, ``slow`` and the sources.
+Once a look names a rank, its stacks and those of a usual rank are read, and the next look has to agree. One incident at a time;
+it is over when two looks no longer name the rank. The records are read beside the ticks, and never while a hang is suspected. May
+import the capturing and the incidents rooms, the diagnosis, ``slow`` and the sources.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +27,7 @@ from hangwatch.model.live import LastToJoin
 from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
 from hangwatch.model.stacks import TaskStack
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
-from hangwatch.slow.follow import Following, Process
+from hangwatch.slow.follow import NEW, STEPS, Following, Process
 from hangwatch.slow.words import describe
 from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded, parse_flight
 from hangwatch.sources.flight.transport import RawDump, decode_newest, fetch_dump
@@ -36,16 +38,17 @@ from hangwatch.sources.stacks.profile import profile_stacks
 log = logging.getLogger("hangwatch")
 
 #: However short the records are, a look this often is enough.
-_PERIOD_S = 10.0
-#: An entry costs its rank 20 us, in a thread of torch's without the GIL (benchmarks); this is 0.1 % of the rank's time.
-_PERIOD_OF_ENTRY_S = 0.02
-#: A look costs the agent 0.4 % of a core at most.
-_PERIOD_OF_CPU = 250.0
+_PERIOD_S = 5.0
+#: An entry costs its rank 20 us, in a thread of torch's without the GIL (benchmarks); this is 0.4 % of the time of one core.
+_PERIOD_OF_ENTRY_S = 0.005
+#: A look costs the agent 0.5 % of a core at most.
+_PERIOD_OF_CPU = 200.0
 _ANSWER_S = 2.5
 _AFTER_FAILURE_S = 60.0
-#: A profile has to show several steps.
-_PROFILED_STEPS, _SHORTEST_S, _LONGEST_S = 10, 10.0, 60.0
-_LOOK_S = 0.1
+#: After these steps the next look counts. A profile that shows fewer than three says nothing.
+_PROFILED_STEPS, _LEAST_STEPS = math.ceil(NEW * STEPS), 3
+_SHORTEST_S, _LONGEST_S = 5.0, 60.0
+_LOOK_S = 0.02
 
 
 @dataclass
@@ -59,6 +62,8 @@ class SlownessWatch:
     _due_s: float = 0.0
     _cpu_s: float = 0.0
     _reported: int | None = None
+    #: Of the rank that the looks have named since it was not the one reported.
+    _profiles: tuple[Profile, ...] = ()
 
     async def update(self, beats: Mapping[int, Beat], now_s: float, now_ns: int, *, calm: bool) -> None:
         """Take part in a tick. ``calm``: nothing is suspected, and no other node has ranks of the job."""
@@ -130,10 +135,13 @@ class SlownessWatch:
             return None
         await asyncio.to_thread(self._judge)
         self._due_s = max(self._due_s, now_s + self._cpu_s * _PERIOD_OF_CPU)
-        found = self._following.found
-        if found is None or found.rank == self._reported:
-            return None
-        return Slowness(describe(found), found.since_ns, await self._profile(found, ranks))
+        found, named = self._following.found, self._following.named
+        if found is not None and found.rank != self._reported:
+            return Slowness(describe(found), found.since_ns, self._profiles)
+        if named is not None and named.rank != self._reported:
+            self._profiles = await self._profile(named, ranks)
+            self._due_s = now_s  # to see if it still holds
+        return None
 
     async def _read(self, process: Process, beat: Beat) -> int:
         """Read the record of a rank, and return how many entries it has; 0 if it does not answer."""
@@ -173,7 +181,7 @@ class SlownessWatch:
         seconds = min(_LONGEST_S, max(_SHORTEST_S, _PROFILED_STEPS * step_s))
         pids = {one.rank: one.pid for one in ranks}
         wanted = [rank for rank in (found.rank, found.usual) if rank is not None]
-        if len(wanted) < 2 or seconds < 3 * step_s:
+        if len(wanted) < 2 or seconds < _LEAST_STEPS * step_s:
             return ()
         profiles = await asyncio.gather(*(profile_rank(rank, pids[rank], seconds) for rank in wanted))
         return tuple(one for one in profiles if one is not None) if None not in profiles else ()

@@ -46,17 +46,17 @@ class DelayMeter:
         self.pid = pid
         self._seen: Counter[str] = Counter()
         self._began_s = time.monotonic()
-        self._queued_ns, self._throttled_ns = read_queued_ns(pid), read_throttled_ns(pid)
+        self._ran_ns, self._queued_ns = read_core_ns(pid)
+        self._throttled_ns = read_throttled_ns(pid)
 
     def look(self) -> None:
         """See what the main thread is in now."""
         call = read_syscall(self.pid)
-        if call is not None:
-            on = "sleeping" if call.asleep else "reading" if call.name in _READS else "other"
+        if call is not None and call.asleep:
+            stat = read_stat(self.pid)  # a process that is stopped while it sleeps does not sleep
+            self._seen["sleeping" if stat is not None and stat.state not in "Tt" else "stopped"] += 1
         else:
-            stat = read_stat(self.pid)
-            on = "running" if stat is not None and stat.state == "R" else "other"
-        self._seen[on] += 1
+            self._seen["reading" if call is not None and call.name in _READS else "other"] += 1
 
     def read(self) -> Delays:
         """Return what has been seen since it began."""
@@ -66,27 +66,26 @@ class DelayMeter:
         def share(before: int | None, now: int | None) -> float | None:
             return (now - before) / took_ns if before is not None and now is not None and took_ns > 0 else None
 
-        reading, sleeping, running = (
-            self._seen[on] / looks if looks else None for on in ("reading", "sleeping", "running")
-        )
+        reading, sleeping = (self._seen[on] / looks if looks else None for on in ("reading", "sleeping"))
+        ran_ns, queued_ns = read_core_ns(self.pid)
         return Delays(
             reading,
             sleeping,
-            running,
-            share(self._queued_ns, read_queued_ns(self.pid)),
+            share(self._ran_ns, ran_ns),
+            share(self._queued_ns, queued_ns),
             share(self._throttled_ns, read_throttled_ns(self.pid)),
         )
 
 
-def read_queued_ns(pid: int) -> int | None:
-    """Return for how long the main thread has waited for a core, in ns; None if the kernel does not count it."""
-    return parse_queued_ns(read_small(f"/proc/{pid}/task/{pid}/schedstat", 256) or b"")
+def read_core_ns(pid: int) -> tuple[int | None, int | None]:
+    """Return for how long the main thread has been on a core, and has waited for one, in ns; None if that is not counted."""
+    return parse_core_ns(read_small(f"/proc/{pid}/task/{pid}/schedstat", 256) or b"")
 
 
-def parse_queued_ns(data: bytes) -> int | None:
+def parse_core_ns(data: bytes) -> tuple[int | None, int | None]:
     """Parse ``/proc/PID/schedstat``."""
     fields = data.split()
-    return _parse_count(fields[1]) if len(fields) >= 3 else None
+    return (_parse_count(fields[0]), _parse_count(fields[1])) if len(fields) >= 3 else (None, None)
 
 
 def read_throttled_ns(pid: int) -> int | None:

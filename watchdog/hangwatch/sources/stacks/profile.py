@@ -20,7 +20,7 @@ from hangwatch.sources.proc.files import inner_pid
 from hangwatch.sources.stacks.readers import explain_failure, find_program, run_reader
 from hangwatch.sources.stacks.samples import READER, SOURCE, StackFormatError, cut_stack
 
-_RATE_HZ = 20
+_RATE_HZ = 50
 #: It starts within a second and ends within one, on a busy node within some more.
 _MORE_S = 10.0
 #: The most frequent stacks are kept; the rest would not be read.
