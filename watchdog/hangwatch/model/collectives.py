@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from hashlib import blake2b
 from operator import index
+from typing import NamedTuple
 
 import msgspec
 
@@ -99,6 +100,13 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_ms: int | None = None
     frames: tuple[Frame, ...] | None = None
     thread: int = 0
+
+
+class DeviceTime(NamedTuple):
+    """When an operation was found to have ended on its device, and how long it took there, in ns."""
+
+    ended_ns: int
+    took_ns: int
 
 
 def call_group(name: str, description: str) -> str:

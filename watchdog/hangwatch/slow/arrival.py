@@ -9,6 +9,8 @@ has the own time of everybody else.
 - **Waiting.** The flight recorder of Gloo has no end of an operation. If the ranks wait for it, they go on when the last
   member has joined; if it is asynchronous, they go on at once. Which of both holds at a position in the step is decided by
   what makes the own times vary less.
+- **Devices.** On a device's stream a call begins once the one before has ended, for all at once. That hides how long a rank was
+  ready for it. So only the longest wait in a step counts, which is the least that the late rank costs.
 - **Clocks** may differ by a constant. A clock that is ahead looks like a rank that is late by a constant. So a rank is named
   only if the others' next arrivals *follow* its arrivals, from step to step, closer than those of anybody else; a constant plays
   no part in that. If all times are by one clock, it has to come last more often than any other, which a constant shows, too.
@@ -56,9 +58,9 @@ class LateRank(msgspec.Struct, frozen=True):
     """Who made the job late in the newest ``steps`` of ``of_steps`` steps.
 
     ``rank``: None if no single rank did. ``lost``: the share of the time that would be saved if this rank (if None: each rank)
-    took as long as its peers in the median. ``late_ns``: how much longer it takes in a step. ``waiting``: who waits for it, in
-    the operation to which it comes latest. ``since_ns``: when the first of the steps began; ``usual``: the peer whose steps take
-    as long as those of most.
+    took as long as its peers in the median; at least that much if ``at_least``. ``late_ns``: how much longer it takes in a step.
+    ``waiting``: who waits for it, in the operation to which it comes latest. ``since_ns``: when the first of the steps began;
+    ``usual``: the peer whose steps take as long as those of most.
     """
 
     rank: int | None
@@ -69,6 +71,7 @@ class LateRank(msgspec.Struct, frozen=True):
     of_steps: int
     since_ns: int = 0
     usual: int | None = None
+    at_least: bool = False
 
     @property
     def faster(self) -> float:
@@ -90,6 +93,8 @@ def find_late(streams: Streams, *, one_clock: bool = False) -> LateRank | None:
     if named is not None and not _is_shared(named, classes):
         return named
     steps = min(one.of_steps for one in judged)
+    if timeline.on_device:
+        return LateRank(None, 0.0, 0, (), steps, steps)
     lost = timeline.gain({rank: peers.usual(rank) for peers in classes for rank in peers.ranks})
     return LateRank(None, lost, 0, (), steps, steps)
 
@@ -116,9 +121,9 @@ class Peers:
         return [calls[places[at - 1]].at_ns for at in self.steps]
 
     def excess(self, rank: int) -> list[float]:
-        """Return how much longer than its peers' median a rank took in each step, in ns."""
-        more = self._more(rank)
-        return [sum(more[at : at + self.period]) for at in self.steps]
+        """Return how much longer than its peers' median a rank took in each step, in ns: on devices, at least."""
+        more, together = self._more(rank), max if self.timeline.on_device else sum
+        return [together(more[at : at + self.period]) for at in self.steps]
 
     def differs_by_design(self, rank: int, first: int) -> bool:
         """Return whether a rank has other work than its peers, by its steps from one on.
@@ -211,10 +216,15 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     if not waiting:
         return nobody
     since_ns = timeline.calls[rank][peers.places[rank][start - 1]].at_ns
-    lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
+    late_ns = median(excess[rank][first:])
+    if timeline.on_device:
+        begins = peers.begins(rank)[first:]
+        lost = late_ns * (len(begins) - 1) / (begins[-1] - begins[0])
+    else:
+        lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
     usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))
-    late_ns = round(median(excess[rank][first:]))
-    return LateRank(rank, lost, late_ns, waiting, steps - first, steps, since_ns, usual)
+    late = steps - first
+    return LateRank(rank, lost, round(late_ns), waiting, late, steps, since_ns, usual, timeline.on_device)
 
 
 def _is_shared(named: LateRank, classes: Sequence[Peers]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.collectives import Operation, Operations
+from hangwatch.model.collectives import DeviceTime, Operation, Operations
 from hangwatch.slow.timeline import Call, Streams
 
 #: Operations to which all members come with equal sizes; others may differ from rank to rank and from step to step.
@@ -37,21 +39,52 @@ def make_streams(ranks: Sequence[RankCapture]) -> Streams:
     return streams
 
 
-def make_calls(rank: int, operations: Operations, first: int = 0) -> list[Call] | None:
-    """Return the calls of a rank, from a place in its record on; None if they cannot tell when it joined them."""
+def make_calls(
+    rank: int, operations: Operations, first: int = 0, times: Sequence[DeviceTime | None] = ()
+) -> list[Call] | None:
+    """Return the calls of a rank, from a place in its record on; None if they cannot tell when it joined them.
+
+    ``times``: of operations on a device, by place; those after the last of them are left out.
+    """
     calls: list[Call] = []
-    for place in range(first, len(operations)):
+    for place in range(first, len(times) if times else len(operations)):
         operation = operations[place]
-        if operation.backend != "gloo" or operation.p2p:
+        time = times[place] if times else None
+        if operation.p2p or not (operation.backend == "gloo" or (operation.backend == "nccl" and time is not None)):
             return None
         if rank in operation.group.ranks and not operation.group.outside and operation.created_ns > 0:
-            calls.append(_call(operation))
+            calls.append(_call(operation, time))
     return calls
 
 
-def _call(operation: Operation) -> Call:
+def on_one_clock(streams: Mapping[int, Sequence[Call]]) -> Streams:
+    """Return the calls of all ranks with the ends that are the same for all members, if they were on devices.
+
+    An operation that takes all members ends on all of them at once. How long it took is exact. When it ended is not: each rank's
+    watchdog looks for ends ten times a second (``kWatchdogThreadSleepMillis``, torch 2.13), so the earliest is closest.
+    """
+    ends: dict[tuple[Hashable, int], int] = {}
+    for call in (call for calls in streams.values() for call in calls if call.left_ns is not None):
+        ends[call.shared] = min(call.left_ns or 0, ends.get(call.shared, call.left_ns or 0))
+    return {rank: list(_with_ends(calls, ends)) for rank, calls in streams.items()} if ends else streams
+
+
+def _with_ends(calls: Sequence[Call], ends: Mapping[tuple[Hashable, int], int]) -> Iterator[Call]:
+    before_ns = None
+    for call in calls:
+        left_ns = ends[call.shared]
+        at_ns = left_ns - ((call.left_ns or 0) - call.at_ns)
+        work_ns = at_ns - before_ns if before_ns is not None else 0
+        yield msgspec.structs.replace(call, at_ns=at_ns, left_ns=left_ns, work_ns=work_ns)
+        before_ns = left_ns
+
+
+def _call(operation: Operation, time: DeviceTime | None) -> Call:
     group = operation.group
     role = "" if group.description == "undefined" else group.description
     sizes = operation.input_sizes if operation.op in _EQUAL_SIZES else ()
     name = sys.intern(f"{operation.op} {sizes} {role} {len(group.ranks)}")  # the few kinds come again and again
-    return Call(group.key, operation.seq, group.ranks, name, operation.created_ns)
+    if time is None:
+        return Call(group.key, operation.seq, group.ranks, name, operation.created_ns)
+    began_ns = time.ended_ns - time.took_ns
+    return Call(group.key, operation.seq, group.ranks, name, began_ns, time.ended_ns, on_device=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hangwatch.model.collectives import OperationColumns, Operations
+from hangwatch.model.collectives import DeviceTime, OperationColumns, Operations
 from hangwatch.model.live import LastToJoin
 from hangwatch.slow.arrival import LateRank, find_late
-from hangwatch.slow.flight import MOST_CALLS, make_calls
+from hangwatch.slow.flight import MOST_CALLS, make_calls, on_one_clock
 from hangwatch.slow.last import find_last
 from hangwatch.slow.timeline import Call, find_period
 
@@ -33,9 +33,13 @@ class Window:
         self.telling = True
         self.last = -1
 
-    def add(self, operations: Operations) -> None:
-        """Take in what a record has that is new. If some is lost between two readings, what was before says no more."""
-        records = _records(operations)
+    def add(self, operations: Operations, times: Sequence[DeviceTime | None] = ()) -> None:
+        """Take in what a record has that is new. If some is lost between two readings, what was before says no more.
+
+        ``times``: of operations on a device. What has none yet is taken in later, with all that comes after.
+        """
+        ended = next((place for place, time in enumerate(times) if time is None), len(operations))
+        records = _records(operations)[:ended]
         if not len(records) or records[-1] == self.last:
             return
         if records[-1] < self.last:  # the recorder was reset
@@ -44,17 +48,12 @@ class Window:
         if records[0] > self.last + 1:
             self.calls.clear()
             self.new = self.undrawn = 0
-        calls = make_calls(self.rank, operations, bisect_right(records, self.last))
+        calls = make_calls(self.rank, operations, bisect_right(records, self.last), times[:ended])
         self.telling = calls is not None
         self.calls.extend(calls or ())
         self.new += len(calls or ())
         self.undrawn += len(calls or ())
         self.last = records[-1]
-
-    def newest(self) -> list[Call]:
-        """Return the calls of the newest steps."""
-        calls = list(self.calls)
-        return calls[-STEPS * find_period(tuple([call.name for call in calls])) - 1 :]
 
 
 class Process(NamedTuple):
@@ -88,22 +87,23 @@ class Following:
         """Return the number of the last operation that is known of a process, -1 if there is none."""
         return self._windows[process].last
 
-    def add(self, process: Process, operations: Operations) -> None:
-        """Take in the record of a process."""
-        self._windows[process].add(operations)
+    def add(self, process: Process, operations: Operations, times: Sequence[DeviceTime | None] = ()) -> None:
+        """Take in the record of a process. ``times``: see ``Window.add``."""
+        self._windows[process].add(operations, times)
 
     def look(self) -> None:
         """Judge what is known, if enough of it is new."""
         self.named = None
         windows = self._windows.values()
-        streams = {window.rank: window.newest() for window in windows}
+        kept = on_one_clock({window.rank: list(window.calls) for window in windows})
+        streams = {rank: _newest(calls) for rank, calls in kept.items()}
         if any(window.new < NEW * len(streams[window.rank]) or not window.calls for window in windows):
             return
         telling = all(window.telling for window in windows)
         if not telling:
             self.last_to_join = {}
         elif any(window.undrawn >= NEW * len(window.calls) for window in windows):
-            self.last_to_join = find_last({window.rank: window.calls for window in windows})
+            self.last_to_join = find_last(kept)
             for window in windows:
                 window.undrawn = 0
         for window in windows:
@@ -122,6 +122,11 @@ class Following:
             self.found, self._against = look, 0
         elif self._against >= _LOOKS:
             self.found = None
+
+
+def _newest(calls: Sequence[Call]) -> Sequence[Call]:
+    """Return the calls of the newest steps."""
+    return calls[-STEPS * find_period(tuple([call.name for call in calls])) - 1 :]
 
 
 def _records(operations: Operations) -> memoryview | list[int]:

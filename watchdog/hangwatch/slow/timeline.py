@@ -20,7 +20,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     ``group`` and ``seq``: which operation; ``members``: who takes part. ``name``: what is alike for peers, such as operation
     and sizes. ``left_ns``: when it let the rank go on, and ``work_ns``: the rank's own time before it; None if not recorded.
-    ``p2p``: it links stages of a pipeline.
+    ``p2p``: it links stages of a pipeline. ``on_device``: ``at_ns`` is when it began on the device's stream, where each call
+    waits for the one before; the rank may have been ready for it sooner.
     """
 
     group: Hashable
@@ -31,6 +32,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     left_ns: int | None = None
     work_ns: int | None = None
     p2p: bool = False
+    on_device: bool = False
 
     @property
     def shared(self) -> tuple[Hashable, int]:
@@ -63,6 +65,7 @@ class Timeline:
 
     def __init__(self, streams: Streams, *, one_clock: bool = False) -> None:
         self.one_clock = one_clock
+        self.on_device = any(call.on_device for calls in streams.values() for call in calls)
         self.calls: dict[int, Sequence[Call]] = {}
         self.operations: dict[int, Sequence[Meeting]] = {}
         self._find_operations(streams)

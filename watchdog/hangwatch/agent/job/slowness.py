@@ -29,7 +29,8 @@ from hangwatch.model.stacks import TaskStack
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
 from hangwatch.slow.follow import NEW, STEPS, Following, Process
 from hangwatch.slow.words import describe
-from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded, parse_flight
+from hangwatch.sources.discovery.rank_processes import read_rank_process
+from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded, parse_timed
 from hangwatch.sources.flight.transport import RawDump, decode_newest, fetch_dump
 from hangwatch.sources.proc.delays import DelayMeter
 from hangwatch.sources.stacks import source_lines
@@ -49,6 +50,8 @@ _AFTER_FAILURE_S = 60.0
 _PROFILED_STEPS, _LEAST_STEPS = math.ceil(NEW * STEPS), 3
 _SHORTEST_S, _LONGEST_S = 5.0, 60.0
 _LOOK_S = 0.02
+#: What torch takes for yes in its environment (``getCvarBool``, torch 2.13).
+_YES = frozenset({"y", "yes", "1", "t", "true"})
 
 
 @dataclass
@@ -104,20 +107,13 @@ class SlownessWatch:
     def _tells(self, ranks: Sequence[RankIdentity], beats: Mapping[int, Beat]) -> bool:
         """True if all ranks of the job are here, and have records that tell when they joined their operations.
 
-        Those of NCCL do not, nor those of a torch without a recorder for Gloo. torch's server is the one way to read a record
-        without the GIL.
+        Those of NCCL do with TORCH_NCCL_ENABLE_TIMING; those of a torch without a recorder for Gloo do not. torch's server is the
+        one way to read a record without the GIL.
         """
         known = self.local.ranks
         if len(ranks) < MIN_PEERS or len(ranks) != known.job.world_size or known.lost_since_s or known.spans_nodes:
             return False
-        found = [beats.get(one.pid) for one in ranks]
-        return all(
-            beat is not None
-            and beat.server is not None
-            and {group.backend for group in beat.groups} == {"gloo"}
-            and not has_unrecorded(beat)
-            for beat in found
-        )
+        return all(_tells_arrivals(one, beats.get(one.pid)) for one in ranks)
 
     async def _look(self, ranks: Sequence[RankIdentity], beats: Mapping[int, Beat], now_s: float) -> Slowness | None:
         """Read all records once, and return who is late, if that is so by now and was not reported."""
@@ -145,7 +141,8 @@ class SlownessWatch:
 
     async def _read(self, process: Process, beat: Beat) -> int:
         """Read the record of a rank, and return how many entries it has; 0 if it does not answer."""
-        dumps, late = await fetch_dump(beat, _ANSWER_S, backend="gloo", call_sites=False)
+        (backend,) = {group.backend for group in beat.groups}
+        dumps, late = await fetch_dump(beat, _ANSWER_S, backend=backend, call_sites=False)
         if not dumps:
             log.debug("the record of rank %d was not read: %s", process.rank, "; ".join(late))
             return 0
@@ -156,17 +153,9 @@ class SlownessWatch:
         began_s = time.thread_time()
         try:
             new, entries = decode_newest(dump.data, self._following.last(process))
-            record = parse_flight(
-                new,
-                at_ns=dump.at_ns,
-                source=dump.form,
-                beat_groups=beat.groups,
-                world_size=beat.world_size,
-                columns=True,
-            )
         except FlightFormatError:
             return 0
-        self._following.add(process, record.operations)
+        self._following.add(process, *parse_timed(new, beat_groups=beat.groups, world_size=beat.world_size))
         self._cpu_s += time.thread_time() - began_s
         return entries
 
@@ -197,6 +186,15 @@ class SlownessWatch:
             capture = await self.local.capture_once(())
             diagnosis = diagnose(hide_secrets(msgspec.structs.replace(capture, slowness=slowness)))
             await self.incidents.report(diagnosis, detected_ns=now_ns)
+
+
+def _tells_arrivals(rank: RankIdentity, beat: Beat | None) -> bool:
+    """True if the record of a rank can be read and tells when it joined its operations."""
+    if beat is None or beat.server is None or has_unrecorded(beat):
+        return False
+    backends = {group.backend for group in beat.groups}
+    timed = read_rank_process(rank).variables.get("TORCH_NCCL_ENABLE_TIMING", "").lower() in _YES
+    return backends == {"gloo"} or (backends == {"nccl"} and timed)
 
 
 async def profile_rank(rank: int, pid: int, seconds: float) -> Profile | None:

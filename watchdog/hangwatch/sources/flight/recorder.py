@@ -8,6 +8,7 @@ here and nowhere else; see ``flight_entries``, ``flight_coalescing`` and ``fligh
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,7 @@ import msgspec
 
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Gap
-from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation
+from hangwatch.model.collectives import DeviceTime, FlightRecord, Group, GroupProgress, Operation, OperationColumns
 from hangwatch.sources.flight.columns import parse_entries
 from hangwatch.sources.flight.entries import parse_number
 from hangwatch.sources.flight.groups import GroupTable, parse_config
@@ -24,7 +25,8 @@ from hangwatch.sources.flight.transport import RawDump, fetch_dump
 from hangwatch.sources.proc.files import read_stat
 
 __all__ = [
-    "FlightFormatError", "fetch_flight", "has_unrecorded", "load_pickle", "merge_flights", "parse_flight", "progress_of",
+    "FlightFormatError", "fetch_flight", "has_unrecorded", "load_pickle", "merge_flights", "parse_flight", "parse_timed",
+    "progress_of",
 ]  # fmt: skip
 
 _SOURCE = "flight recorder"
@@ -166,6 +168,28 @@ def _parse_first(
         except FlightFormatError as error:
             failures.append(str(error))
     return None
+
+
+def parse_timed(
+    dump: Mapping[str, object], *, beat_groups: Sequence[BeatGroup], world_size: int | None
+) -> tuple[OperationColumns, tuple[DeviceTime | None, ...]]:
+    """Return the operations of a dump, and the time of each on its device; no times on Gloo, or if an entry cannot be used.
+
+    ``duration_ms``: between two CUDA events, before and after the operation on the communicator's stream, with
+    TORCH_NCCL_ENABLE_TIMING. An operation has it some time after it has been found completed, once torch's watchdog retires it
+    (``FlightRecorder.cpp``, torch 2.4 to 2.13).
+    """
+    entries = dump.get("entries")
+    entries = entries if isinstance(entries, (list, tuple)) else ()
+    parsed = parse_entries(entries, GroupTable(parse_config(dump.get("pg_config")), beat_groups, world_size))
+    if len(parsed.ended_ns) != len(entries) or not any(parsed.ended_ns):
+        return parsed.operations, ()
+    took = (entry.get("duration_ms") for entry in entries)
+    times = (
+        DeviceTime(ended_ns, round(ms * 1e6)) if ended_ns and isinstance(ms, float) and 0 <= ms < math.inf else None
+        for ended_ns, ms in zip(parsed.ended_ns, took, strict=True)
+    )
+    return parsed.operations, tuple(times)
 
 
 def _parse_status(value: object) -> dict[int, tuple[int, int, int]] | None:

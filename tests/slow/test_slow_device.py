@@ -1,0 +1,81 @@
+"""Who was late by how long operations took on the device: the rank whose take least, whatever the ranks' watchdogs saw when."""
+
+from __future__ import annotations
+
+import pytest
+from arrivals import STEP_NS, SimulatedJob, Work, slow
+
+from hangwatch.model.collectives import DeviceTime, Group, Operation
+from hangwatch.slow.arrival import LateRank
+from hangwatch.slow.follow import Following, Process
+from hangwatch.slow.words import describe
+from hangwatch.sources.flight.recorder import parse_timed
+
+#: How often torch's watchdog looks.
+POLL_NS = 100_000_000
+STEPS = 60
+
+
+def follow(shape: str, work: Work, looks: int = 3) -> LateRank | None:
+    """Who is found in a job of four ranks that is looked at each 20 steps; what is in flight comes with the next look."""
+    streams = SimulatedJob(4, shape, work, steps=STEPS + 20 * looks).run()
+    ends: dict[object, int] = {}
+    for call in (call for calls in streams.values() for call in calls):
+        ends[call.shared] = max(ends.get(call.shared, 0), call.at_ns)
+    following = Following()
+    following.keep([Process(rank, rank, 0.0) for rank in streams])
+    for look in range(1, looks + 1):
+        for rank, calls in streams.items():
+            done = len(calls) * (STEPS + 20 * look) // (STEPS + 20 * looks)
+            operations, times = [], []
+            for place, call in enumerate(calls[: done + 2]):
+                group = Group(str(call.group), call.members)
+                operations.append(Operation(place, group, call.seq, call.name, True, call.at_ns, backend="nccl"))
+                end = ends[call.shared]
+                seen_ns = end + POLL_NS - (end + 17_000_000 * rank) % POLL_NS
+                times.append(DeviceTime(seen_ns, end - call.at_ns) if place < done else None)
+            following.add(Process(rank, rank, 0.0), operations, times)
+        following.look()
+    return following.found
+
+
+@pytest.mark.parametrize("shape", ["ddp", "sync", "fsdp"])
+def test_the_rank_that_waits_least(shape: str) -> None:
+    """It is late by at least so much, and never by more than it is."""
+    share = 0.4
+    found = follow(shape, slow(2, share))
+    assert found is not None
+    assert (found.rank, found.waiting) == (2, (0, 1, 3))
+    assert found.at_least
+    assert 0.03 * STEP_NS < found.late_ns < 1.1 * share * STEP_NS
+    assert "at least" in describe(found).says
+
+
+@pytest.mark.parametrize("shape", ["ddp", "sync", "fsdp"])
+def test_nobody_waits_least(shape: str) -> None:
+    """Noise, and ranks that take turns."""
+    assert follow(shape, lambda _step, _rank: 1.0) is None
+    assert follow(shape, lambda step, rank: 1.3 if step % 4 == rank else 1.0) is None
+
+
+def _entry(number: int, **more: object) -> dict[str, object]:
+    return {
+        "record_id": number, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": number + 1,
+        "p2p_seq_id": 0, "profiling_name": "nccl:all_reduce", "time_created_ns": 5, "input_sizes": [[8]],
+        "output_sizes": [[8]], "input_dtypes": ["Float"], "output_dtypes": ["Float"], "state": "completed",
+        "is_p2p": False, "retired": True, "timeout_ms": 1000, **more,
+    }  # fmt: skip
+
+
+def test_times_of_a_dump() -> None:
+    """The last operation is over, and torch has not retired it. Times that are no numbers of the clock are none."""
+    entries = [
+        _entry(0, time_discovered_completed_ns=9, duration_ms=0.5),
+        _entry(1, time_discovered_completed_ns=9, duration_ms=float("nan")),
+        _entry(2, time_discovered_completed_ns=9),
+    ]
+    operations, times = parse_timed({"entries": entries}, beat_groups=(), world_size=2)
+    assert times == (DeviceTime(9, 500_000), None, None)
+    assert [one.op for one in operations] == ["all_reduce"] * 3
+    untimed = [_entry(0, time_discovered_completed_ns=9), "broken"]
+    assert parse_timed({"entries": untimed}, beat_groups=(), world_size=2)[1] == ()
