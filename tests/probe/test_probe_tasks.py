@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from types import ModuleType
 
+import pytest
 from probe_runs import Run
 
+from hangwatch.probe import tasks
 from support import LONG_S
 
 PROGRAM = """
@@ -82,6 +85,12 @@ def test_without_a_loop_nothing_is_told(run: Run) -> None:
     beat = run.wait_beat(rank.pid, lambda beat: beat.counter > 4)
     assert (beat.tasks, beat.task_failure, beat.problems) == ((), (), ())
     rank.communicate("\n", timeout=LONG_S)
+
+
+def test_an_asyncio_that_is_being_imported_runs_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``asyncio.base_events`` imports the tasks before it defines the loop; the probe may look in between (Python 3.14)."""
+    monkeypatch.setitem(sys.modules, "asyncio.base_events", ModuleType("asyncio.base_events"))
+    assert tasks._running_loops() == []
 
 
 def _line(text: str, part: str) -> int:

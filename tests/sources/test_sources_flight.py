@@ -211,6 +211,7 @@ def test_what_is_no_dump_is_a_typed_error(dump: Any) -> None:
         ("nccl:_reduce_scatter_base", "nccl", "reduce_scatter"),
         ("nccl:all_gather_into_tensor_coalesced", "nccl", "all_gather_into_tensor_coalesced"),
         ("nccl:allreduce_coalesced", "nccl", "all_reduce_coalesced"),
+        ("nccl:gather_single", "nccl", "gather"),
         ("nccl:all_reduce_barrier", "nccl", "barrier"),
         ("nccl:recv 0<-3", "nccl", "recv"),
         ("nccl:coalesced", "nccl", "coalesced"),

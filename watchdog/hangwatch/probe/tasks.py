@@ -49,7 +49,10 @@ def read_tasks() -> tuple[list[dict[str, Any]], list[str]]:
 
 def _running_loops() -> list[Any]:
     """Return the event loops that threads run: asyncio has no list of them. Those of uvloop are on no stack."""
-    run = sys.modules["asyncio.base_events"].BaseEventLoop.run_forever.__code__
+    loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
+    if loop is None:  # a thread is just importing asyncio, whose tasks come before its loops
+        return []
+    run = loop.run_forever.__code__
     found = []
     for frame in sys._current_frames().values():
         called: Any = frame

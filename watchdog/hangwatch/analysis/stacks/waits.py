@@ -75,6 +75,7 @@ COLLECTIVES = {
     "all_gather": "all_gather", "all_gather_into_tensor": "all_gather", "_all_gather_base": "all_gather",
     "all_gather_coalesced": "all_gather", "gather": "gather", "scatter": "scatter",
     "all_gather_single": "all_gather", "reduce_scatter_single": "reduce_scatter",
+    "gather_single": "gather", "gather_into_tensor": "gather",
     "reduce_scatter": "reduce_scatter", "reduce_scatter_tensor": "reduce_scatter",
     "_reduce_scatter_base": "reduce_scatter", "all_to_all": "all_to_all", "all_to_all_single": "all_to_all",
     "barrier": "barrier", "monitored_barrier": "monitored_barrier",

@@ -40,6 +40,7 @@ _NAMES = {
     "alltoall": "all_to_all",
     "alltoall_base": "all_to_all",
     "all_to_all_single": "all_to_all",
+    "gather_single": "gather",
 }
 
 
