@@ -189,21 +189,16 @@ def _has_not_moved(before: Mapping[GroupKey, tuple[int, int]], progress: Sequenc
     return all(later.enqueued <= enqueued and later.completed <= completed for (enqueued, completed), later in pairs)
 
 
-def _completed_since(operation: Operation, capture: RankCapture, mixed: Container[GroupKey]) -> bool:
+def _completed_since(operation: Operation, capture: RankCapture) -> bool:
     """True if an operation has completed by the progress read after the record (Gloo may report completion out of order)."""
     if operation.p2p or capture.flight is None:
         return False
     before = {p.group.key: p.completed for p in capture.flight.progress}
     for later in capture.progress or ():
-        if (
-            later.mixed
-            or later.group.key in mixed
-            or later.group.key != operation.group.key
-            or later.completed < operation.seq
-        ):
+        if later.mixed or later.group.key != operation.group.key or later.completed < operation.seq:
             continue
         if later.completed >= later.enqueued or before.get(later.group.key, -1) < operation.seq:
-            return True
+            return later.group.key not in mixed_groups(capture)
     return False
 
 
@@ -301,11 +296,8 @@ def view_rank(capture: RankCapture, since_ns: int = 0, excluded: Container[int] 
 
 def pending_of(capture: RankCapture, excluded: Container[int] = ()) -> tuple[Operation, ...]:
     """Return the operations in flight, oldest first, without those that the ``excluded`` threads have called."""
-    mixed = mixed_groups(capture)
     recorded = in_flight(capture.flight.operations) if capture.flight is not None else ()
-    return tuple(
-        o for o in recorded if not _completed_since(o, capture, mixed) and not (o.thread and o.thread in excluded)
-    )
+    return tuple(o for o in recorded if not _completed_since(o, capture) and not (o.thread and o.thread in excluded))
 
 
 def view_from(
