@@ -204,7 +204,8 @@ class OperationColumns(msgspec.Struct, frozen=True):
 
         Its numbers and times are those of another call.
         """
-        return self.kinds[_read_place(self.kind, 4 * place)[0]]
+        at: int = _read_place(self.kind, 4 * place)[0]
+        return self.kinds[at]
 
     def created_ns_at(self, place: int) -> int:
         """Return when the operation at a place (from 0) was enqueued, in ns."""
