@@ -38,7 +38,7 @@ from hangwatch.agent.host.memory import collect_less_often  # noqa: E402
 from hangwatch.exchange.redis import RedisExchange  # noqa: E402
 from hangwatch.model.capture import Capture, Job, RankCapture  # noqa: E402
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Operation  # noqa: E402
-from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank, encode_digest  # noqa: E402  # noqa: E402
+from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank, encode_digest  # noqa: E402
 from hangwatch.model.transforms.packing import Packed, pack  # noqa: E402
 from recorded import load  # noqa: E402
 
@@ -116,7 +116,8 @@ def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
         "3@cccccccccccccccccccccccc",
     ]
     groups = tuple(DigestGroup(k, label) for k, label in zip(keys, ("default_pg", "tp", "dp", "pp"), strict=True))
-    began_ns, answered, count, sizes = pipe.recv(), "", 0, []
+    began_ns, answered, count, digests = pipe.recv(), "", 0, list[int]()
+    captures = list[int]()
     prepared = {node: prepare(node, world, culprit, began_ns) for node in range(1, nodes)}
     pipe.send("ready")
     while not pipe.poll():
@@ -125,6 +126,7 @@ def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
         hung = time.time_ns() > began_ns
         still_s = (time.time_ns() - began_ns) / 1e9 if hung else 0.01
         batch = client.pipeline(transaction=False)
+        digests = []
         for node in range(1, nodes):
             ranks = tuple(
                 make_entry(r, waits=hung, steps=0 if hung else count, still_s=still_s)
@@ -134,7 +136,7 @@ def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
                 DIGEST_VERSION, f"node{node}", f"{node:016d}", count, time.time_ns(), "", world, ranks, groups
             )
             data = encode_digest(digest)
-            sizes.append(len(data))
+            digests.append(len(data))
             name = f"node{node}.0"
             batch.set(f"{key}:digest:{name}", data, px=int(EXPIRY_S * 1000))
             batch.sadd(f"{key}:nodes", name)
@@ -142,7 +144,6 @@ def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
             batch.set(f"{key}:lease", name, nx=True, xx=False, px=5000)
             batch.get(f"{key}:notice")
         notices = batch.execute()[4::5]
-        del sizes[:-nodes]
         notice = decode(notices[-1], LeaseNotice) if notices and notices[-1] else None
         if notice is not None and notice.question is not None and notice.question.id != answered:
             answered = notice.question.id
@@ -150,12 +151,12 @@ def speak_for_all(pipe: Connection, url: str, nodes: int) -> None:
                 wanted = notice.question.ranks
                 if wanted is None or {r // RANKS for r in wanted} & {node}:
                     data = encode(Answer(WIRE_VERSION, answered, prepared[node]))
-                    sizes.append(len(data))
+                    captures.append(len(data))
                     client.set(f"{key}:blob:{answered}/node{node}.0", data, px=60_000)
         period_s = 0.2 if hung else 1.0
         time.sleep(max(0.0, period_s - (time.monotonic() - started)))
     pipe.recv()
-    pipe.send(sizes)
+    pipe.send((digests, captures))
 
 
 async def lead(nodes: int, url: str, crowd: Connection, folder: Path) -> tuple[float, float, float, str]:
@@ -233,10 +234,9 @@ def measure(nodes: int) -> None:
             took_s = time.monotonic() - started
         info = client.info()
         ours.send("stop")
-        sizes = ours.recv()
+        digests, captures = ours.recv()
         used_s = sum(info[k] - before[k] for k in ("used_cpu_sys", "used_cpu_user"))
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        digests, captures = [s for s in sizes if s < 4000], [s for s in sizes if s >= 4000]
         print(
             f"| {nodes} | {round_s * 1000:.0f} ms | {memory:.0f} MB | {verdict_s:.1f} s | {verdict_cpu_s:.1f} s "
             f"| {sum(digests) / max(1, len(digests)):.0f} B | {sum(captures) / max(1, len(captures)) / 1024:.1f} KiB "

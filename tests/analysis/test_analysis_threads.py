@@ -369,4 +369,4 @@ def test_which_threads_may_join_and_which_rest() -> None:
 
     assert is_idle_worker(stack(IDLE))
     assert not is_idle_worker(stack(POOL))
-    assert [may_join(stack(f)) for f in (IDLE, POOL, TIMER, TQDM, ())] == [False, True, True, False, False]
+    assert [may_join(f) for f in (IDLE, POOL, TIMER, TQDM, ())] == [False, True, True, False, False]

@@ -13,9 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hangwatch
+from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.capture import Capture
+from hangwatch.model.stacks import SharedFrames
+from hangwatch.model.transforms.packing import pack, unpack
 from recorded import NAMES, load, verdict_of
 from replicas import enlarged, has_peers
 
@@ -142,3 +145,16 @@ def test_no_line_runs_for_all_pairs_of_ranks(name: str) -> None:
     pairs = many * many // 2
     squared = [line for line, count in more.items() if count >= pairs and count > 3 * fewer[line]]
     assert [f"{file}:{number}" for file, number in squared] == []
+
+
+@pytest.mark.parametrize("name", ["rank_conditional", "tensor_parallel", "busy_loop"])
+def test_a_stack_of_many_ranks_is_read_once(name: str) -> None:
+    """What is read from a stack is kept with it for all ranks that have it, and is what each of them shows by itself."""
+    capture = _spread(name, 64)
+    received = unpack(pack(capture))
+    threads = [t for rank in received.ranks for sample in rank.stacks for t in sample.threads]
+    assert len({id(thread.frames) for thread in threads}) <= len({repr(thread.frames) for thread in threads})
+    assert diagnose(received).verdict == diagnose(capture).verdict
+    frames = next(thread.frames for thread in threads if thread.is_main)
+    assert isinstance(frames, SharedFrames)
+    assert read_wait(frames) is read_wait(frames)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from hangwatch.model.incident import SourceLine
-from hangwatch.model.stacks import Frame
+from hangwatch.model.stacks import Frame, once_a_stack
 from hangwatch.model.text import short_path
 
 _PACKAGES = re.compile(r"/(?:site|dist)-packages/([^/]+)")
@@ -119,6 +119,7 @@ def frame_in(path: Sequence[Frame], frame: Frame) -> Frame | None:
     return next((f for f in path if (f.file, f.function) == (frame.file, frame.function)), None)
 
 
+@once_a_stack
 def call_path(frames: Sequence[Frame]) -> tuple[tuple[str, int], ...]:
     """Return the file and line of each frame in the program, the deepest first: what one call site cannot tell in a helper."""
     return tuple((f.file, f.line) for f in frames if is_program(f))
@@ -129,6 +130,7 @@ def call_site(frames: Sequence[Frame]) -> tuple[str, int] | None:
     return next(((f.file, f.line) for f in frames if is_program(f)), None)
 
 
+@once_a_stack
 def user_frames(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     """Return the frames of the user's own code, deepest first."""
     return tuple(f for f in frames if not is_interpreter(f) and package_of(f) is None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -19,7 +19,7 @@ from hangwatch.analysis.waiting.graph import WaitGraph, describe_waits
 from hangwatch.model.capture import Capture
 from hangwatch.model.collectives import Operation
 from hangwatch.model.incident import SourceLine
-from hangwatch.model.stacks import Frame
+from hangwatch.model.stacks import Frame, once_a_stack
 
 #: The frames of asyncio (CPython 3.10 to 3.14) and of uvloop under which tasks run.
 _LOOPS = ("asyncio/runners.py", "asyncio/base_events.py", "uvloop/")
@@ -189,11 +189,11 @@ class Situation:
         return here is not None and here.completed
 
     def _path(self, rank: int) -> tuple[tuple[str, int], ...]:
-        return tuple((f.file, f.line) for f in reversed(self.side_frames(rank)))
+        return _lines_of(self.side_frames(rank))
 
     def _frames_kept(self, rank: int) -> int:
         """Return how many frames, from the outermost on, the rank's stack still shares with its path at the divergence."""
-        now = ((f.file, f.line) for f in reversed(self.views[rank].frames))
+        now = _lines_of(self.views[rank].frames)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._path(rank), now, strict=False)))
 
     def _likeness(self, culprit: int) -> Mapping[int, int]:
@@ -215,6 +215,11 @@ class Situation:
         if culprit is not None and ours == self.views[culprit].frames:
             ours = (*find_awaited(self.views[culprit]), *ours)
         return source_lines(ours, self.side_frames(other) if other is not None else ())
+
+
+@once_a_stack
+def _lines_of(frames: Sequence[Frame]) -> tuple[tuple[str, int], ...]:
+    return tuple((f.file, f.line) for f in reversed(frames))
 
 
 def view_still_since_ns(view: RankView) -> int | None:

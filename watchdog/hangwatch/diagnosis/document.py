@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 import msgspec
@@ -15,6 +16,7 @@ from hangwatch.model.collectives import FlightRecord
 from hangwatch.model.devices import HARDWARE
 from hangwatch.model.incident import Incident, JobEntry, RankEntry, RankGroup
 from hangwatch.model.numbers import is_guest, name_guests
+from hangwatch.model.stacks import Frame, once_a_stack
 from hangwatch.model.text import short_path
 from hangwatch.model.transforms.names import names_of
 
@@ -43,11 +45,16 @@ def _entry(view: RankView, role: str, *, goes_on: bool = False) -> RankEntry:
         pid=capture.identity.pid,
         state="running" if goes_on and view.state == "unknown" else view.state,
         groups=tuple(RankGroup(p.group.label, p.enqueued, p.completed) for p in progress),
-        stack=tuple(f"{f.function} ({short_path(f.file)}:{f.line})" for f in view.frames),
+        stack=_describe(view.frames),
         name=capture.identity.name,
         world=capture.identity.world or role,
         world_rank=capture.identity.world_rank if is_guest(view.rank) else view.rank,
     )
+
+
+@once_a_stack
+def _describe(frames: Sequence[Frame]) -> tuple[str, ...]:
+    return tuple(f"{f.function} ({short_path(f.file)}:{f.line})" for f in frames)
 
 
 def _own_role(capture: Capture) -> str:

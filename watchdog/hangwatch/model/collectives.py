@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from hashlib import blake2b
 from operator import index
+from struct import Struct
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from hangwatch.model.numbers import world_of
 from hangwatch.model.stacks import Frame
 
+#: A place and a number in a column: much faster than a cast of the whole column where only one is read.
+_read_place, _read_number = Struct("I").unpack_from, Struct("q").unpack_from
 #: The description that torch gives the group of all ranks.
 DEFAULT_GROUP = "default_pg"
 #: Operations that complete on no rank before all members have joined; a root may be done with a broadcast long before that.
@@ -160,7 +163,8 @@ class GroupHistory(msgspec.Struct, frozen=True):
         """Return the index, among the rank's operations, of the one with that number; None if not recorded."""
         for segment in self.segments:
             if segment.start <= seq < segment.stop:
-                return memoryview(segment.places).cast("I")[seq - segment.start]
+                place: int = _read_place(segment.places, 4 * (seq - segment.start))[0]
+                return place
         return None
 
 
@@ -192,11 +196,8 @@ class OperationColumns(msgspec.Struct, frozen=True):
         at += len(self) if at < 0 else 0
         if not 0 <= at < len(self):
             raise IndexError(place)
-        kind = self.kinds[memoryview(self.kind).cast("I")[at]]
-        record, seq, created_ns = (
-            memoryview(column).cast("q")[at] for column in (self.records, self.seqs, self.created_ns)
-        )
-        return _called(kind, record, seq, created_ns, self.states[at])
+        record, seq = _read_number(self.records, 8 * at)[0], _read_number(self.seqs, 8 * at)[0]
+        return _called(self.kind_at(at), record, seq, self.created_ns_at(at), self.states[at])
 
     def __iter__(self) -> Iterator[Operation]:
         """Yield all operations, in order."""
@@ -211,11 +212,13 @@ class OperationColumns(msgspec.Struct, frozen=True):
 
         Its numbers and times are those of another call.
         """
-        return self.kinds[memoryview(self.kind).cast("I")[place]]
+        at: int = _read_place(self.kind, 4 * place)[0]
+        return self.kinds[at]
 
     def created_ns_at(self, place: int) -> int:
         """Return when the operation at a place (from 0) was enqueued, in ns."""
-        return int(memoryview(self.created_ns).cast("q")[place])
+        created_ns: int = _read_number(self.created_ns, 8 * place)[0]
+        return created_ns
 
     def in_flight(self) -> tuple[Operation, ...]:
         """Return the operations that have not completed, without building the others."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Sequence
+from functools import cached_property, wraps
+from typing import Any, Literal, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 #: The name of our own thread in a rank (``probe/rank.py``).
 PROBE_THREAD = "hangwatch-probe"
@@ -107,6 +111,31 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
     def loops(self) -> list[Block]:
         """The loops around the line in its function, outermost first."""
         return [block for block in self.blocks if block.kind in {"for", "while"}]
+
+
+class SharedFrames(tuple[Frame, ...]):
+    """The frames of a stack that many ranks of a large job have. ``read``: what was read from them, by what has read it."""
+
+    @cached_property
+    def read(self) -> dict[Callable[[Sequence[Frame]], Any], Any]:
+        """Return nothing at first; it lives as long as the frames."""
+        return {}
+
+
+def once_a_stack(read: Callable[[Sequence[Frame]], T]) -> Callable[[Sequence[Frame]], T]:
+    """Return the function, which depends on its frames alone, in a form that reads shared frames once for all ranks."""
+
+    @wraps(read)
+    def recall(frames: Sequence[Frame]) -> T:
+        if not isinstance(frames, SharedFrames):
+            return read(frames)
+        known = frames.read
+        if read not in known:
+            known[read] = read(frames)
+        found: T = known[read]
+        return found
+
+    return recall
 
 
 class ThreadStack(msgspec.Struct, frozen=True, omit_defaults=True):

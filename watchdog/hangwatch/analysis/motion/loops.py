@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile, pairwise, takewhile
 
 from msgspec.structs import replace
 
 from hangwatch.analysis.places import find_event_loop, is_interpreter, package_of
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import Block, Frame, Position, StackSample, ThreadStack
+from hangwatch.model.stacks import Block, Frame, Position, StackSample, ThreadStack, once_a_stack
 from hangwatch.program.lines import header_of
 
 #: A loop by its thread, the depth and place of its frame, its line and the variable that holds its items.
@@ -36,7 +36,12 @@ def main_place(sample: StackSample) -> tuple[tuple[str, str, int], ...]:
     A signal handler that is stuck is called within itself again and again: that is one place. A function that calls
     itself from another line is at a new place.
     """
-    places = list(map(_place, sample.main_frames))
+    return _calls(sample.main_frames)
+
+
+@once_a_stack
+def _calls(frames: Sequence[Frame]) -> tuple[tuple[str, str, int], ...]:
+    places = list(map(_place, frames))
     again = sum(1 for _ in takewhile(lambda place: place == places[0], places[1:]))
     return tuple(places[again:])
 
@@ -78,17 +83,18 @@ def counts_on(stacks: Sequence[StackSample]) -> bool:
     Between its iterations it may sleep, as an upload at a server's pace does. A loop that polls counts its attempts
     too, but something else ends it: its count says nothing.
     """
-    numbers = [_iteration_numbers(s) for s in stacks]
+    numbers = [_iteration_numbers(s.main_frames) for s in stacks]
     return any(
         after[loop] > number for before, after in pairwise(numbers) for loop, number in before.items() if loop in after
     )
 
 
-def _iteration_numbers(sample: StackSample) -> dict[tuple[int, str, str, int], int]:
+@once_a_stack
+def _iteration_numbers(frames: Sequence[Frame]) -> Mapping[tuple[int, str, str, int], int]:
     """Return the iteration of each counted loop around the main thread, by depth, file, function and line of the loop."""
     return {
         (depth, frame.file, frame.function, block.line): int(described.removeprefix("int="))
-        for depth, frame in enumerate(reversed(sample.main_frames))
+        for depth, frame in enumerate(reversed(frames))
         for block in frame.blocks
         if block.iterations is not None
         and block.iterations.bounded
@@ -145,7 +151,7 @@ def _key(thread: ThreadStack, depth: int, frame: Frame, one: Position) -> _Loop:
 
 def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
     """Yield each loop that a process is in, its position, and whether any new item in it is progress."""
-    threads = [t for t in sample.threads if any(frame.positions for frame in t.frames)]
+    threads = [t for t in sample.threads if _is_in_data(t.frames)]
     if not threads:
         return
     # A ``while`` may give a pool the same call again and again.
@@ -159,6 +165,11 @@ def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
                 if one.loop or not hands_on:
                     yield _key(thread, depth, frame, one), one, not polls and one.loop in whole
             polls |= _is_in_while(frame)
+
+
+@once_a_stack
+def _is_in_data(frames: Sequence[Frame]) -> bool:
+    return any(frame.positions for frame in frames)
 
 
 def hands_over(sample: StackSample) -> bool:
@@ -209,11 +220,13 @@ def tasks_go_on(stacks: Sequence[StackSample], samples: Sequence[ProcessSample])
     return last - first >= max(_WAKES, _WAKES_PER_S * (ended_ns - began_ns) / 1e9)
 
 
+@once_a_stack
 def _is_for_tasks_that_end(frames: Sequence[Frame]) -> bool:
     own = next((f for f in frames if f.blocks or f.facts), None)
     return find_event_loop(frames[:2]) is not None and own is not None and any(one.kind == "ends" for one in own.facts)
 
 
+@once_a_stack
 def ends_by_clock(frames: Sequence[Frame]) -> bool:
     """True if the deepest frame sleeps in a loop that ends at a time of its own, whatever it waits for."""
     blocks = frames[0].blocks if frames and _sleeps(frames[0]) else ()
@@ -221,6 +234,7 @@ def ends_by_clock(frames: Sequence[Frame]) -> bool:
     return any(b.kind in {"while", "guard"} and header_of(b).by_clock for b in inside)
 
 
+@once_a_stack
 def retries(frames: Sequence[Frame]) -> bool:
     """True if the deepest frame sleeps in a loop where it has caught an exception: it will try again what has failed."""
     if not frames or not _sleeps(frames[0]) or sleeps_for_file(frames[0]):
@@ -229,6 +243,7 @@ def retries(frames: Sequence[Frame]) -> bool:
     return "except" in kinds and not {"for", "while"}.isdisjoint(kinds[: kinds.index("except")])
 
 
+@once_a_stack
 def is_between_items(frames: Sequence[Frame]) -> bool:
     """True if these frames sleep right before the next item of a loop that ends with its data.
 
@@ -251,6 +266,7 @@ def sleeps_for_file(frame: Frame) -> bool:
     return _sleeps(frame) and bool(loops) and (caught or asks)
 
 
+@once_a_stack
 def asks_again(frames: Sequence[Frame]) -> bool:
     """True if the innermost loop around these frames is a ``while``: it may go on until the answer is another."""
     looping = next((frame for frame in frames if frame.loops or _is_condition(frame)), None)

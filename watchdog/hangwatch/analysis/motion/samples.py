@@ -22,7 +22,7 @@ from hangwatch.analysis.motion.loops import (
 )
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.processes import ChildProcess, ProcessSample
-from hangwatch.model.stacks import Frame, StackSample
+from hangwatch.model.stacks import Frame, StackSample, once_a_stack
 
 Sample = TypeVar("Sample", ProcessSample, StackSample)
 _Interval = tuple[ProcessSample, ProcessSample]
@@ -125,7 +125,7 @@ def _is_fed(pairs: Iterable[_Interval], stacks: Sequence[StackSample]) -> bool:
     """
     receives = _receives(stacks)
     asks = bool(stacks) and asks_again(stacks[-1].main_frames)
-    answered = bool(stacks) and any(map(_asks_manager, stacks[-1].main_frames))
+    answered = bool(stacks) and _asks_manager(stacks[-1].main_frames)
     for before, after in pairs:
         if before.switches is None or after.switches is None:
             continue
@@ -139,13 +139,14 @@ def _is_fed(pairs: Iterable[_Interval], stacks: Sequence[StackSample]) -> bool:
     return False
 
 
-def _asks_manager(frame: Frame) -> bool:
-    """True if a frame asks a manager of multiprocessing, which says nothing by itself: each wake answers a question.
+@once_a_stack
+def _asks_manager(frames: Sequence[Frame]) -> bool:
+    """True if a thread asks a manager of multiprocessing, which says nothing by itself: each wake answers a question.
 
     CPython 3.10 to 3.14: ``BaseProxy._callmethod``. A queue of a manager is polled by it (``Dataset.map`` of datasets
     2 to 5, also with ``multiprocess``).
     """
-    return frame.file.endswith("/managers.py") and frame.function.endswith("_callmethod")
+    return any(f.file.endswith("/managers.py") and f.function.endswith("_callmethod") for f in frames)
 
 
 def _child_is_fed(before: ProcessSample, after: ProcessSample) -> bool:
@@ -176,14 +177,15 @@ def _receives(stacks: Sequence[StackSample]) -> bool:
     CPython 3.10 to 3.14: ``Popen._communicate`` has its pipes in a selector, and a time limit ends the wait. A time
     limit also ends ``SocketIO.readinto``, by which http.client reads, and which cannot be called again then.
     """
+    return bool(stacks) and all(_takes_all(s.main_frames) for s in stacks)
 
-    def waits(frames: Sequence[Frame]) -> bool:
-        communicates = len(frames) > 1 and frames[0].file.endswith("/selectors.py")
-        return (communicates and frames[1].file.endswith("/subprocess.py")) or any(
-            f.file.endswith("/socket.py") and f.function.endswith("readinto") for f in frames[:BELOW_A_SOCKET]
-        )
 
-    return bool(stacks) and all(waits(s.main_frames) for s in stacks)
+@once_a_stack
+def _takes_all(frames: Sequence[Frame]) -> bool:
+    communicates = len(frames) > 1 and frames[0].file.endswith("/selectors.py")
+    return (communicates and frames[1].file.endswith("/subprocess.py")) or any(
+        f.file.endswith("/socket.py") and f.function.endswith("readinto") for f in frames[:BELOW_A_SOCKET]
+    )
 
 
 def _since(samples: Sequence[Sample], since_ns: int, began_ns: int) -> Sequence[Sample]:

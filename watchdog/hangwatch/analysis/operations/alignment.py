@@ -246,13 +246,13 @@ class History:
         seq = min((number for number in (unlike, left) if number is not None), default=None)
         if seq is None:
             return None
-        here = dict(self.at(key, seq))
+        here = self.at(key, seq)
         sides: dict[Signature, list[int]] = defaultdict(list)
-        for rank, operation in here.items():
-            sides[signature(operation)].append(rank)
-        absent = [m for m, end in ends.items() if m not in here and end < seq]
+        for rank, kind in here.kinds():
+            sides[signature(kind)].append(rank)
+        absent = [m for m, end in ends.items() if end < seq and m not in here]
         found = [SequenceSide(tuple(sorted(ranks)), here[ranks[0]]) for ranks in sides.values()]
         if absent:
             found.append(SequenceSide(tuple(sorted(absent)), None))
         found.sort(key=lambda side: (-len(side.ranks), side.ranks))
-        return SequenceDivergence(self.groups[key], seq, tuple(found), min(o.created_ns for o in here.values()))
+        return SequenceDivergence(self.groups[key], seq, tuple(found), min(ns for _, ns in here.created_ns()))

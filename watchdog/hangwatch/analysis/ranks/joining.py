@@ -99,7 +99,8 @@ def _held_up(views: Mapping[int, RankView], world_size: int | None) -> Mapping[i
             return min(sinces.values())
         return max(sinces.values()) if not unseen and ranks - {rank} <= sinces.keys() else None
 
-    return {r: replace(v, held_since_ns=since_ns(r, v)) for r, v in views.items()}
+    held = {r: since_ns(r, v) for r, v in views.items()}
+    return {r: v if v.held_since_ns == held[r] else replace(v, held_since_ns=held[r]) for r, v in views.items()}
 
 
 def _is_still_elsewhere(view: RankView) -> bool:

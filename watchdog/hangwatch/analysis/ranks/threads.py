@@ -18,7 +18,7 @@ from hangwatch.analysis.stacks.waits import in_torch_distributed, read_wait
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import Operation, OperationColumns
 from hangwatch.model.processes import ProcessSample, ThreadSample
-from hangwatch.model.stacks import PROBE_THREAD, Frame, StackSample, ThreadStack
+from hangwatch.model.stacks import PROBE_THREAD, Frame, StackSample, ThreadStack, once_a_stack
 
 #: Where a worker of a pool waits for something to do (CPython 3.10 to 3.14).
 _POOL, _WORKER = "concurrent/futures/thread.py", "_worker"
@@ -59,15 +59,14 @@ def is_idle_worker(thread: ThreadStack) -> bool:
     return first is not None and first.file.endswith(_POOL) and bare(first) == _WORKER
 
 
-def may_join(thread: ThreadStack) -> bool:
-    """True if a thread may yet call a collective by itself: one of the program, a timer, or any inside torch.distributed.
+@once_a_stack
+def may_join(frames: Sequence[Frame]) -> bool:
+    """True if a thread with these frames may yet call a collective: one of the program, a timer, any in torch.distributed.
 
     A pool's idle worker does nothing unless another thread tells it to, and threads that libraries start for themselves
     (a progress bar, a writer of events) do not run the program.
     """
-    if any(in_torch_distributed(f) for f in thread.frames) or any(f.function == _TIMER for f in thread.frames):
-        return True
-    return program_part(thread) is not None
+    return bool(user_frames(frames)) or any(in_torch_distributed(f) or f.function == _TIMER for f in frames)
 
 
 def program_part(thread: ThreadStack) -> tuple[str, str] | None:

@@ -31,7 +31,7 @@ from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import DEFAULT_GROUP, Group, GroupProgress, Operation, call_group, in_flight
 from hangwatch.model.numbers import world_of
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import Frame, ThreadStack
+from hangwatch.model.stacks import Frame, ThreadStack, once_a_stack
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class RankView:
     @property
     def alone(self) -> bool:
         """True if no other thread can join collectives: none is one of the program or inside torch.distributed."""
-        return not any(may_join(t) for t in self.side_threads)
+        return not any(may_join(t.frames) for t in self.side_threads)
 
     @property
     def side_threads(self) -> tuple[ThreadStack, ...]:
@@ -189,21 +189,16 @@ def _has_not_moved(before: Mapping[GroupKey, tuple[int, int]], progress: Sequenc
     return all(later.enqueued <= enqueued and later.completed <= completed for (enqueued, completed), later in pairs)
 
 
-def _completed_since(operation: Operation, capture: RankCapture, mixed: Container[GroupKey]) -> bool:
+def _completed_since(operation: Operation, capture: RankCapture) -> bool:
     """True if an operation has completed by the progress read after the record (Gloo may report completion out of order)."""
     if operation.p2p or capture.flight is None:
         return False
     before = {p.group.key: p.completed for p in capture.flight.progress}
     for later in capture.progress or ():
-        if (
-            later.mixed
-            or later.group.key in mixed
-            or later.group.key != operation.group.key
-            or later.completed < operation.seq
-        ):
+        if later.mixed or later.group.key != operation.group.key or later.completed < operation.seq:
             continue
         if later.completed >= later.enqueued or before.get(later.group.key, -1) < operation.seq:
-            return True
+            return later.group.key not in mixed_groups(capture)
     return False
 
 
@@ -301,11 +296,8 @@ def view_rank(capture: RankCapture, since_ns: int = 0, excluded: Container[int] 
 
 def pending_of(capture: RankCapture, excluded: Container[int] = ()) -> tuple[Operation, ...]:
     """Return the operations in flight, oldest first, without those that the ``excluded`` threads have called."""
-    mixed = mixed_groups(capture)
     recorded = in_flight(capture.flight.operations) if capture.flight is not None else ()
-    return tuple(
-        o for o in recorded if not _completed_since(o, capture, mixed) and not (o.thread and o.thread in excluded)
-    )
+    return tuple(o for o in recorded if not _completed_since(o, capture) and not (o.thread and o.thread in excluded))
 
 
 def view_from(
@@ -350,11 +342,16 @@ def number_by_process(views: Mapping[int, RankView]) -> dict[tuple[str, int], in
 
 def root_of(view: RankView) -> int | None:
     """Return the rank that a rank has named as the root (``src``, ``dst``) of what it waits in; None if that was not seen."""
-    inside = tuple(takewhile(in_torch_distributed, view.frames))
+    name, number = _named_root(view.frames)
+    front = view.frontier
+    return number if number is None or front is None or name in {"src", "dst"} else front.group.rank_at(number)
+
+
+@once_a_stack
+def _named_root(frames: Sequence[Frame]) -> tuple[str, int | None]:
+    inside = tuple(takewhile(in_torch_distributed, frames))
     for name in ("src", "dst", "group_src", "group_dst"):
         described = next((t for f in inside if (t := (f.locals or {}).get(name, "")).startswith("int=")), None)
         if described is not None:
-            number = int(described.removeprefix("int="))
-            front = view.frontier
-            return number if not name.startswith("group") or front is None else front.group.rank_at(number)
-    return None
+            return name, int(described.removeprefix("int="))
+    return "", None

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from hangwatch.analysis.places import bare
 from hangwatch.analysis.stacks.waits import Wait, name_of_group
-from hangwatch.model.stacks import Frame
+from hangwatch.model.stacks import Frame, once_a_stack
 
 #: Functions of NCCL that may wait for the other members on the host (``nccl.h``, 2.29).
 _CALL = re.compile(
@@ -28,6 +28,7 @@ _DEPTH = 3
 _MAKING = "ncclCommInitRank"
 
 
+@once_a_stack
 def read_communicator(frames: Sequence[Frame]) -> Wait | None:
     """Return the wait of a thread with these frames (deepest first) in such a communicator; None if it is in none."""
     first = frames[0] if frames else None

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from hangwatch.analysis.places import bare, calls, user_frames
-from hangwatch.model.stacks import Frame, ThreadStack
+from hangwatch.model.stacks import Frame, ThreadStack, once_a_stack
 
 _RAY_GET = "ray/_private/worker.py"
 _RAY_CALL = re.compile(r"\.(\w+)\.remote\(")
@@ -24,6 +24,7 @@ _NAME = re.compile(r"\w+")
 _EXECUTES = ("ray/_private/function_manager.py", "torch/distributed/rpc/internal.py")
 
 
+@once_a_stack
 def runs_remote_call(frames: Sequence[Frame]) -> str | None:
     """Return the name of the program's function that these frames run for another process; None if they run none."""
     places = [place for place, frame in enumerate(frames) if any(part in frame.file for part in _EXECUTES)]
@@ -31,6 +32,7 @@ def runs_remote_call(frames: Sequence[Frame]) -> str | None:
     return bare(own[-1]) if own else None
 
 
+@once_a_stack
 def names_awaited(frames: Sequence[Frame]) -> frozenset[str] | None:
     """Return the possible names of the function whose result is awaited here; None if none is.
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from hangwatch.analysis.places import bare
 from hangwatch.model.collectives import DEFAULT_GROUP
-from hangwatch.model.stacks import Frame
+from hangwatch.model.stacks import Frame, once_a_stack
 from hangwatch.program.lines import header_of
 
 WaitKind = Literal[
@@ -288,6 +288,7 @@ def _wait_of_torch(frames: Sequence[Frame]) -> Wait | None:
     return found
 
 
+@once_a_stack
 def read_destructor(frames: Sequence[Frame]) -> Wait | None:
     """Return the wait of a thread at ``destroy_process_group``, which has returned; None if it is not there.
 
@@ -298,6 +299,7 @@ def read_destructor(frames: Sequence[Frame]) -> Wait | None:
     return Wait("work", "destroy_process_group", first) if first and _DESTROY.search(first.source or "") else None
 
 
+@once_a_stack
 def read_connection(frames: Sequence[Frame]) -> Wait | None:
     """Return the wait of a thread that makes a store: for its host, or if it hosts it, for all others; else None.
 
@@ -311,6 +313,7 @@ def read_connection(frames: Sequence[Frame]) -> Wait | None:
     )
 
 
+@once_a_stack
 def read_wait(frames: Sequence[Frame]) -> Wait | None:
     """Return what the thread with these frames (deepest first) waits for among other ranks; None if for none of them."""
     top = [f for f in frames if bare(f) not in _WRAPPERS or not in_torch_distributed(f)]

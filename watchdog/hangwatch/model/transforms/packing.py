@@ -15,7 +15,7 @@ import msgspec
 
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, OperationColumns
-from hangwatch.model.stacks import Frame, StackSample
+from hangwatch.model.stacks import Frame, SharedFrames, StackSample
 
 _replace = msgspec.structs.replace
 Frames = tuple[Frame, ...]
@@ -162,7 +162,7 @@ def _unpack_frames(raw: msgspec.Raw, commons: Commons) -> Frames:
     data = bytes(raw)
     if data not in commons.frames:
         try:
-            commons.frames[data] = _frames_decoder.decode(data)
+            commons.frames[data] = SharedFrames(_frames_decoder.decode(data))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ValueError(f"has a stack that is broken: {error}") from error
     return commons.frames[data]

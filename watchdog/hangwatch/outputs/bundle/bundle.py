@@ -37,7 +37,7 @@ from hangwatch.model.incident import Incident
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.serving import EngineState
 from hangwatch.model.slowness import Slowness
-from hangwatch.model.stacks import Fact, Frame
+from hangwatch.model.stacks import Fact, Frame, SharedFrames
 from hangwatch.model.telemetry import TrainingSeries, to_plain
 from hangwatch.model.transforms.names import names_of
 from hangwatch.model.transforms.packing import (
@@ -253,7 +253,7 @@ def _read_ranks(path: Path, header: _CaptureFile, gaps: list[Gap]) -> Iterator[R
     stacks: dict[int, Frames] = {}
     for stack in _read_lines(path / "stacks.jsonl", _StackLine, gaps):
         if stack.capture_at_ns == header.at_ns:
-            stacks[stack.stack] = tuple(map(_with_facts, stack.frames))
+            stacks[stack.stack] = SharedFrames(map(_with_facts, stack.frames))
     lines = {line.rank: line for line in _read_lines(path / "ranks.jsonl", _RankLine, gaps)}
     for rank in header.ranks:
         line = lines.get(rank)
