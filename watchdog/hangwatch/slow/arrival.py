@@ -120,6 +120,13 @@ class Peers:
         calls, places = self.timeline.calls[rank], self.places[rank]
         return [calls[places[at - 1]].at_ns for at in self.steps]
 
+    def step_ns(self, first: int = 0) -> float:
+        """Return how long a step takes, from one on: usually; on devices on average, as the time of an end is not exact there."""
+        begins = [self.begins(rank)[first:] for rank in self.ranks]
+        if self.timeline.on_device:
+            return fmean((ones[-1] - ones[0]) / (len(ones) - 1) for ones in begins)
+        return median(then - now for ones in begins for now, then in pairwise(ones))
+
     def excess(self, rank: int) -> list[float]:
         """Return how much longer than its peers' median a rank took in each step, in ns: on devices, at least."""
         more, together = self._more(rank), max if self.timeline.on_device else sum
@@ -202,7 +209,7 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     if steps < _PART_STEPS * _MIN_PARTS:
         return None
     excess = {rank: peers.excess(rank) for rank in peers.ranks}
-    step_ns = median(then - now for rank in peers.ranks for now, then in pairwise(peers.begins(rank)))
+    step_ns = peers.step_ns()
     found = (_find_onset(excess, step_ns, max(_PART_STEPS, steps // parts)) for parts in _PARTS)
     onset = next((one for one in found if one is not None and _is_beyond_noise(excess, *one)), None)
     nobody = LateRank(None, 0.0, 0, (), steps, steps)
@@ -218,8 +225,7 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     since_ns = timeline.calls[rank][peers.places[rank][start - 1]].at_ns
     late_ns = median(excess[rank][first:])
     if timeline.on_device:
-        begins = peers.begins(rank)[first:]
-        lost = late_ns * (len(begins) - 1) / (begins[-1] - begins[0])
+        lost = late_ns / max(peers.step_ns(first), late_ns + 1)
     else:
         lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
     usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))

@@ -78,9 +78,10 @@ class SlownessWatch:
             task, self._task = self._task, None
             await self._tell(task.result(), now_ns)
         ranks = self.local.ranks.in_order
-        if self._task is None and now_s >= self._due_s and self._tells(ranks, beats):
+        if self._task is None and now_s >= self._due_s:
             self._due_s = now_s + _PERIOD_S
-            self._task = asyncio.create_task(self._look(ranks, beats, now_s), name="hangwatch slowness")
+            if self._tells(ranks, beats):
+                self._task = asyncio.create_task(self._look(ranks, beats, now_s), name="hangwatch slowness")
 
     @property
     def last_to_join(self) -> Mapping[Hashable, LastToJoin]:
