@@ -151,7 +151,7 @@ def _key(thread: ThreadStack, depth: int, frame: Frame, one: Position) -> _Loop:
 
 def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
     """Yield each loop that a process is in, its position, and whether any new item in it is progress."""
-    threads = [t for t in sample.threads if _is_in_data(t.frames)]
+    threads = [t for t in sample.threads if any(frame.positions for frame in t.frames)]
     if not threads:
         return
     # A ``while`` may give a pool the same call again and again.
@@ -165,11 +165,6 @@ def _positions(sample: StackSample) -> Iterator[tuple[_Loop, Position, bool]]:
                 if one.loop or not hands_on:
                     yield _key(thread, depth, frame, one), one, not polls and one.loop in whole
             polls |= _is_in_while(frame)
-
-
-@once_a_stack
-def _is_in_data(frames: Sequence[Frame]) -> bool:
-    return any(frame.positions for frame in frames)
 
 
 def hands_over(sample: StackSample) -> bool:
@@ -220,13 +215,11 @@ def tasks_go_on(stacks: Sequence[StackSample], samples: Sequence[ProcessSample])
     return last - first >= max(_WAKES, _WAKES_PER_S * (ended_ns - began_ns) / 1e9)
 
 
-@once_a_stack
 def _is_for_tasks_that_end(frames: Sequence[Frame]) -> bool:
     own = next((f for f in frames if f.blocks or f.facts), None)
     return find_event_loop(frames[:2]) is not None and own is not None and any(one.kind == "ends" for one in own.facts)
 
 
-@once_a_stack
 def ends_by_clock(frames: Sequence[Frame]) -> bool:
     """True if the deepest frame sleeps in a loop that ends at a time of its own, whatever it waits for."""
     blocks = frames[0].blocks if frames and _sleeps(frames[0]) else ()
@@ -234,7 +227,6 @@ def ends_by_clock(frames: Sequence[Frame]) -> bool:
     return any(b.kind in {"while", "guard"} and header_of(b).by_clock for b in inside)
 
 
-@once_a_stack
 def retries(frames: Sequence[Frame]) -> bool:
     """True if the deepest frame sleeps in a loop where it has caught an exception: it will try again what has failed."""
     if not frames or not _sleeps(frames[0]) or sleeps_for_file(frames[0]):
@@ -243,7 +235,6 @@ def retries(frames: Sequence[Frame]) -> bool:
     return "except" in kinds and not {"for", "while"}.isdisjoint(kinds[: kinds.index("except")])
 
 
-@once_a_stack
 def is_between_items(frames: Sequence[Frame]) -> bool:
     """True if these frames sleep right before the next item of a loop that ends with its data.
 
@@ -266,7 +257,6 @@ def sleeps_for_file(frame: Frame) -> bool:
     return _sleeps(frame) and bool(loops) and (caught or asks)
 
 
-@once_a_stack
 def asks_again(frames: Sequence[Frame]) -> bool:
     """True if the innermost loop around these frames is a ``while``: it may go on until the answer is another."""
     looping = next((frame for frame in frames if frame.loops or _is_condition(frame)), None)
