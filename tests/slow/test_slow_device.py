@@ -7,6 +7,7 @@ from arrivals import STEP_NS, SimulatedJob, Work, slow
 
 from hangwatch.model.collectives import DeviceTime, Group, Operation
 from hangwatch.slow.arrival import LateRank
+from hangwatch.slow.flight import make_calls
 from hangwatch.slow.follow import Following, Process
 from hangwatch.slow.words import describe
 from hangwatch.sources.flight.recorder import parse_timed
@@ -29,8 +30,8 @@ def follow(shape: str, work: Work, looks: int = 3) -> LateRank | None:
             done = len(calls) * (STEPS + 20 * look) // (STEPS + 20 * looks)
             operations, times = [], []
             for place, call in enumerate(calls[: done + 2]):
-                group = Group(str(call.group), call.members)
-                operations.append(Operation(place, group, call.seq, call.name, True, call.at_ns, backend="nccl"))
+                group = Group(str(call.group), call.members, call.name)
+                operations.append(Operation(place, group, call.seq, "all_reduce", True, call.at_ns, backend="nccl"))
                 end = ends[call.shared]
                 seen_ns = end + POLL_NS - (end + 17_000_000 * rank) % POLL_NS
                 times.append(DeviceTime(seen_ns, end - call.at_ns) if place < done else None)
@@ -68,6 +69,14 @@ def test_ends_that_are_found_at_once() -> None:
         following.add(Process(rank, rank, 0.0), operations, [DeviceTime(10**9, 1 if rank == 1 else 10**6)] * 60)
     following.look()
     assert following.named is None or following.named.lost < 1
+
+
+def test_what_may_end_early_for_one_member() -> None:
+    """A broadcast is over for its root when it has sent; that is no sign of who came last."""
+    both = [Operation(0, Group("0", (0, 1)), 1, op, True, 1, backend="nccl") for op in ("broadcast", "barrier")]
+    calls = make_calls(0, both, times=[DeviceTime(9, 5), DeviceTime(20, 6)])
+    assert calls is not None
+    assert [(call.at_ns, call.left_ns) for call in calls] == [(14, 20)]
 
 
 def _entry(number: int, **more: object) -> dict[str, object]:

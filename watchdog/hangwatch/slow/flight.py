@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.collectives import DeviceTime, Operation, Operations
+from hangwatch.model.collectives import TAKES_ALL, DeviceTime, Operation, Operations
 from hangwatch.slow.timeline import Call, Streams
 
 #: Operations to which all members come with equal sizes; others may differ from rank to rank and from step to step.
@@ -52,6 +53,8 @@ def make_calls(
         time = times[place] if times else None
         if operation.p2p or not (operation.backend == "gloo" or (operation.backend == "nccl" and time is not None)):
             return None
+        if time is not None and operation.op not in TAKES_ALL:  # it may end for its root long before it does for others
+            continue
         if rank in operation.group.ranks and not operation.group.outside and operation.created_ns > 0:
             calls.append(_call(operation, time))
     return calls
@@ -64,16 +67,18 @@ def on_one_clock(streams: Mapping[int, Sequence[Call]]) -> Streams:
     watchdog looks for ends ten times a second (``kWatchdogThreadSleepMillis``, torch 2.13), so the earliest is closest.
     """
     ends: dict[tuple[Hashable, int], int] = {}
-    for call in (call for calls in streams.values() for call in calls if call.left_ns is not None):
-        ends[call.shared] = min(call.left_ns or 0, ends.get(call.shared, call.left_ns or 0))
+    for call in chain.from_iterable(streams.values()):
+        if call.left_ns is not None:
+            ends[call.shared] = min(call.left_ns, ends.get(call.shared, call.left_ns))
     return {rank: list(_with_ends(calls, ends)) for rank, calls in streams.items()} if ends else streams
 
 
 def _with_ends(calls: Sequence[Call], ends: Mapping[tuple[Hashable, int], int]) -> Iterator[Call]:
     before_ns = None
     for call in calls:
+        took_ns = call.left_ns - call.at_ns if call.left_ns is not None else 0
         left_ns = ends[call.shared]
-        at_ns = left_ns - ((call.left_ns or 0) - call.at_ns)
+        at_ns = left_ns - took_ns
         work_ns = at_ns - before_ns if before_ns is not None else 0
         yield msgspec.structs.replace(call, at_ns=at_ns, left_ns=left_ns, work_ns=work_ns)
         before_ns = left_ns

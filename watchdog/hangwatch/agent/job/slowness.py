@@ -194,8 +194,12 @@ def _tells_arrivals(rank: RankIdentity, beat: Beat | None) -> bool:
     if beat is None or beat.server is None or has_unrecorded(beat):
         return False
     backends = {group.backend for group in beat.groups}
-    timed = read_rank_process(rank).variables.get("TORCH_NCCL_ENABLE_TIMING", "").lower() in _YES
-    return backends == {"gloo"} or (backends == {"nccl"} and timed)
+    return backends == {"gloo"} or (backends == {"nccl"} and _is_timed(rank))
+
+
+def _is_timed(rank: RankIdentity) -> bool:
+    """True if torch times what this rank does on its device."""
+    return read_rank_process(rank).variables.get("TORCH_NCCL_ENABLE_TIMING", "").lower() in _YES
 
 
 async def profile_rank(rank: int, pid: int, seconds: float) -> Profile | None:
