@@ -4,7 +4,7 @@ Usage: PYTHONPATH=tests/slow python -m benchmarks.late_rank JOBS [FIRST_SEED]
 
 JOBS: how many of each row. A seed decides everything: the shape (DDP, blocking all-reduce, FSDP, tensor within data
 parallel), 4, 8 or 16 ranks, the noise of each piece of work (2, 5 or 10 %), and whether 2 % of all steps of a rank take twice
-as long. One rank becomes slower in step 80 of 200; the records, of 2,000 operations, are read every 20 steps. No rule was
+as long. One rank becomes slower in step 80 of 200; the records, of 2,000 operations, are read every 10 steps. No rule was
 tuned on these seeds.
 """
 # Chance, not secrets.
@@ -24,7 +24,7 @@ from arrivals import SimulatedJob
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.slow.follow import Following, Process
 
-STEPS, ONSET, EVERY, RING = 200, 80, 20, 2000
+STEPS, ONSET, EVERY, RING = 200, 80, 10, 2000
 SHARES = (0.03, 0.05, 0.1, 0.2, 0.5)
 #: Jobs in which no rank is slow, though ranks wait: the time that a step takes a rank, or what it does alone before it.
 Load = Callable[[int, int, int], float]
