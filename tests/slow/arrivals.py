@@ -80,7 +80,7 @@ class SimulatedJob:
             gone = max(self._at[rank] for rank in members) + 100_000
             for rank in members:
                 at = round(self._at[rank] + self._random.expovariate(1 / 20_000))
-                self.streams[rank].append(Call((name, members), number, members, name, at))
+                self.streams[rank].append(Call((name, members[0]), number, members, name, at))
             for rank in members if waits else ():
                 self._at[rank] = gone
         return max(self._at)
