@@ -13,10 +13,11 @@ from support import JobRunner, wait_for
 
 #: Workers of an engine as vLLM starts them: the rank is an argument, and then the process takes a title.
 ENGINE = """
-import os, socket, sys, time
+import ctypes, os, signal, socket, sys, time
 import torch, torch.distributed as dist, torch.multiprocessing as mp
 
 def work(position, folder, port, long):
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # it ends with its parent: its title overwrites the mark by which jobs are ended
     rank = 1 - position
     import setproctitle
     setproctitle.setproctitle(f"VLLM::Worker_TP{rank}" + "_" * long)
