@@ -11,6 +11,7 @@ from hangwatch.slow.flight import make_calls
 from hangwatch.slow.follow import Following, Process
 from hangwatch.slow.words import describe
 from hangwatch.sources.flight.recorder import parse_timed
+from nccl_dumps import nccl_entry
 
 #: How often torch's watchdog looks.
 POLL_NS = 100_000_000
@@ -79,24 +80,15 @@ def test_what_may_end_early_for_one_member() -> None:
     assert [(call.at_ns, call.left_ns) for call in calls] == [(14, 20)]
 
 
-def _entry(number: int, **more: object) -> dict[str, object]:
-    return {
-        "record_id": number, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": number + 1,
-        "p2p_seq_id": 0, "profiling_name": "nccl:all_reduce", "time_created_ns": 5, "input_sizes": [[8]],
-        "output_sizes": [[8]], "input_dtypes": ["Float"], "output_dtypes": ["Float"], "state": "completed",
-        "is_p2p": False, "retired": True, "timeout_ms": 1000, **more,
-    }  # fmt: skip
-
-
 def test_times_of_a_dump() -> None:
     """The last operation is over, and torch has not retired it. Times that are no numbers of the clock are none."""
     entries = [
-        _entry(0, time_discovered_completed_ns=9, duration_ms=0.5),
-        _entry(1, time_discovered_completed_ns=9, duration_ms=float("nan")),
-        _entry(2, time_discovered_completed_ns=9),
+        {**nccl_entry(seq=1, created_ns=7), "duration_ms": 0.5},
+        {**nccl_entry(seq=2, created_ns=7), "duration_ms": float("nan")},
+        nccl_entry(seq=3, created_ns=7),
     ]
     operations, times = parse_timed({"entries": entries}, beat_groups=(), world_size=2)
     assert times == (DeviceTime(9, 500_000), None, None)
     assert [one.op for one in operations] == ["all_reduce"] * 3
-    untimed = [_entry(0, time_discovered_completed_ns=9), "broken"]
+    untimed = [nccl_entry(seq=1), "broken"]
     assert parse_timed({"entries": untimed}, beat_groups=(), world_size=2)[1] == ()

@@ -92,11 +92,10 @@ def find_late(streams: Streams, *, one_clock: bool = False) -> LateRank | None:
     named = max((one for one in judged if one.rank is not None), key=lambda one: one.late_ns, default=None)
     if named is not None and not _is_shared(named, classes):
         return named
-    steps = min(one.of_steps for one in judged)
-    if timeline.on_device:
-        return LateRank(None, 0.0, 0, (), steps, steps)
-    lost = timeline.gain({rank: peers.usual(rank) for peers in classes for rank in peers.ranks})
-    return LateRank(None, lost, 0, (), steps, steps)
+    lost = 0.0
+    if not timeline.on_device:
+        lost = timeline.gain({rank: peers.usual(rank) for peers in classes for rank in peers.ranks})
+    return _nobody(min(one.of_steps for one in judged), lost)
 
 
 class Peers:
@@ -121,14 +120,14 @@ class Peers:
         return [calls[places[at - 1]].at_ns for at in self.steps]
 
     def step_ns(self, first: int = 0) -> float:
-        """Return how long a step takes, from one on: usually; on devices on average, as the time of an end is not exact there."""
+        """Return how long a step takes from ``first`` on, in ns: the median; on devices the mean, as ends are not exact there."""
         begins = [self.begins(rank)[first:] for rank in self.ranks]
         if self.timeline.on_device:
             return fmean((ones[-1] - ones[0]) / (len(ones) - 1) for ones in begins)
         return median(then - now for ones in begins for now, then in pairwise(ones))
 
     def excess(self, rank: int) -> list[float]:
-        """Return how much longer than its peers' median a rank took in each step, in ns: on devices, at least."""
+        """Return how much longer than its peers' median a rank took in each step, in ns; on devices the least that it may be."""
         more, together = self._more(rank), max if self.timeline.on_device else sum
         return [together(more[at : at + self.period]) for at in self.steps]
 
@@ -212,16 +211,13 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     step_ns = peers.step_ns()
     found = (_find_onset(excess, step_ns, max(_PART_STEPS, steps // parts)) for parts in _PARTS)
     onset = next((one for one in found if one is not None and _is_beyond_noise(excess, *one)), None)
-    nobody = LateRank(None, 0.0, 0, (), steps, steps)
-    if onset is None:
-        return nobody
+    if onset is None or peers.differs_by_design(*onset):
+        return _nobody(steps)
     rank, first = onset
-    if peers.differs_by_design(rank, first):
-        return nobody
     start = peers.steps[first]
     waiting = _followers(timeline, rank, peers.places[rank][start:])
     if not waiting:
-        return nobody
+        return _nobody(steps)
     since_ns = timeline.calls[rank][peers.places[rank][start - 1]].at_ns
     late_ns = median(excess[rank][first:])
     if timeline.on_device:
@@ -231,6 +227,10 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))
     late = steps - first
     return LateRank(rank, lost, round(late_ns), waiting, late, steps, since_ns, usual, timeline.on_device)
+
+
+def _nobody(steps: int, lost: float = 0.0) -> LateRank:
+    return LateRank(None, lost, 0, (), steps, steps)
 
 
 def _is_shared(named: LateRank, classes: Sequence[Peers]) -> bool:
@@ -259,7 +259,7 @@ def _find_onset(excess: Mapping[int, Sequence[float]], step_ns: float, length: i
     rank, now_ns = late[-1] if late else (None, 0.0)
     if rank is None:
         return None
-    # Half as much is noise beside it. Noise may hide the rank in a part, but shows nobody else.
+    # What is at most half as much counts as noise. Noise may hide the rank in a part, but does not point at another one.
     large = [most > _SECOND * now_ns for _, most in late]
     named = [one if more else None for (one, _), more in zip(late, large, strict=True)]
     since = next(
@@ -269,7 +269,7 @@ def _find_onset(excess: Mapping[int, Sequence[float]], step_ns: float, length: i
     )
     if set(named) - {None, rank} or parts - since < _MIN_PARTS:
         return None
-    # With fewer than half of the steps it has to be more than anybody was late before.
+    # If it is late in fewer than half of the parts, nobody may have been nearly as late before.
     return None if parts - since < parts / 2 and any(large[:since]) else (rank, bounds[since])
 
 

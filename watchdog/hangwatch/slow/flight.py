@@ -10,7 +10,7 @@ import msgspec
 
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.collectives import TAKES_ALL, DeviceTime, Operation, Operations
-from hangwatch.slow.timeline import Call, Streams
+from hangwatch.slow.timeline import Call, Streams, are_on_device
 
 #: Operations to which all members come with equal sizes; others may differ from rank to rank and from step to step.
 _EQUAL_SIZES = frozenset({"all_reduce", "broadcast"})
@@ -60,17 +60,19 @@ def make_calls(
     return calls
 
 
-def on_one_clock(streams: Mapping[int, Sequence[Call]]) -> Streams:
+def on_one_clock(streams: Streams) -> Streams:
     """Return the calls of all ranks with the ends that are the same for all members, if they were on devices.
 
     An operation that takes all members ends on all of them at once. How long it took is exact. When it ended is not: each rank's
     watchdog looks for ends ten times a second (``kWatchdogThreadSleepMillis``, torch 2.13), so the earliest is closest.
     """
+    if not are_on_device(streams):
+        return streams
     ends: dict[tuple[Hashable, int], int] = {}
     for call in chain.from_iterable(streams.values()):
         if call.left_ns is not None:
             ends[call.shared] = min(call.left_ns, ends.get(call.shared, call.left_ns))
-    return {rank: list(_with_ends(calls, ends)) for rank, calls in streams.items()} if ends else streams
+    return {rank: list(_with_ends(calls, ends)) for rank, calls in streams.items()}
 
 
 def _with_ends(calls: Sequence[Call], ends: Mapping[tuple[Hashable, int], int]) -> Iterator[Call]:

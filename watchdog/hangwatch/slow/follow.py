@@ -17,7 +17,7 @@ from hangwatch.slow.timeline import Call, find_period
 
 #: What the newest steps show is what holds now; with fewer, a small delay does not show in the noise.
 STEPS = 60
-#: A look counts if this part of the steps is new. Who was last is drawn anew if this part of all that is kept is.
+#: A look counts if this part of the steps is new. Who was last is counted again if this part of all kept calls is new.
 NEW = 1 / 8
 #: So many looks have to agree that a rank is late, or that it no longer is.
 _LOOKS = 2
@@ -66,7 +66,7 @@ class Process(NamedTuple):
 
 @dataclass
 class Following:
-    """One job. ``named``: who is late by the newest look; ``found``: by two looks that agree. None while nobody is.
+    """One job. ``named``: the late rank of the newest look; ``found``: the one on which two looks agree. None if there is none.
 
     ``last_to_join``: of each group, by its key, in all that is kept.
     """

@@ -46,6 +46,11 @@ Streams = Mapping[int, Sequence[Call]]
 OwnTimes = Mapping[int, Mapping[int, float]]
 
 
+def are_on_device(streams: Streams) -> bool:
+    """Return whether the calls were made on devices; then all were, because the records of a job are of one backend."""
+    return next((calls[0].on_device for calls in streams.values() if calls), False)
+
+
 class Meeting:
     """One operation. ``times``: when each of its members joined it; ``joined``: when the last one did."""
 
@@ -65,7 +70,7 @@ class Timeline:
 
     def __init__(self, streams: Streams, *, one_clock: bool = False) -> None:
         self.one_clock = one_clock
-        self.on_device = any(call.on_device for calls in streams.values() for call in calls)
+        self.on_device = are_on_device(streams)
         self.calls: dict[int, Sequence[Call]] = {}
         self.operations: dict[int, Sequence[Meeting]] = {}
         self._find_operations(streams)

@@ -24,7 +24,7 @@ _Path = tuple[tuple[str, str, int], ...]
 
 @dataclass(frozen=True)
 class Phase:
-    """Where the ranks are in a wait: the stacks of a rank that waits and of its culprit, outermost frames first."""
+    """The place of a wait: the stacks of one waiting rank and of the culprit, outermost frame first."""
 
     waiting: _Path
     culprit: _Path

@@ -65,7 +65,7 @@ class SlownessWatch:
     _due_s: float = 0.0
     _cpu_s: float = 0.0
     _reported: int | None = None
-    #: Of the rank that the looks have named since it was not the one reported.
+    #: Of the rank that the last looks have named, if it has not been reported, and of a usual one.
     _profiles: tuple[Profile, ...] = ()
 
     async def update(self, beats: Mapping[int, Beat], now_s: float, now_ns: int, *, calm: bool) -> None:
@@ -154,9 +154,10 @@ class SlownessWatch:
         began_s = time.thread_time()
         try:
             new, entries = decode_newest(dump.data, self._following.last(process))
+            operations, times = parse_timed(new, beat_groups=beat.groups, world_size=beat.world_size)
         except FlightFormatError:
             return 0
-        self._following.add(process, *parse_timed(new, beat_groups=beat.groups, world_size=beat.world_size))
+        self._following.add(process, operations, times)
         self._cpu_s += time.thread_time() - began_s
         return entries
 

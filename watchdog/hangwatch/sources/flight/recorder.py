@@ -11,13 +11,14 @@ import asyncio
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Gap
 from hangwatch.model.collectives import DeviceTime, FlightRecord, Group, GroupProgress, Operation, OperationColumns
-from hangwatch.sources.flight.columns import parse_entries
+from hangwatch.sources.flight.columns import Entries, parse_entries
 from hangwatch.sources.flight.entries import parse_number
 from hangwatch.sources.flight.groups import GroupTable, parse_config
 from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
@@ -50,14 +51,8 @@ def parse_flight(
     gives the default group its members if nothing else does. ``columns``: keep the operations as columns. Unusable
     entries are left out and counted in ``dropped``. A group the rank has never used has progress 0.
     """
-    if not isinstance(dump, Mapping) or not dump.keys() & {"entries", "pg_status", "pg_config"}:
-        raise FlightFormatError("not a flight-recorder dump (no entries, no pg_status)")
-    entries = dump.get("entries", ())
-    if not isinstance(entries, (list, tuple)):
-        raise FlightFormatError("the dump's entries are no list")
-    groups = GroupTable(parse_config(dump.get("pg_config")), beat_groups, world_size)
-    parsed = parse_entries(entries[-_ENTRIES_LIMIT:], groups)
-    dropped = max(0, len(entries) - _ENTRIES_LIMIT) + parsed.dropped
+    entries, parsed, groups = _parse_entries(dump, beat_groups, world_size)
+    dropped = len(entries) - len(parsed.operations)
     status = _parse_status(dump.get("pg_status"))
     wrapped = dropped > 0 or (len(parsed.operations) > 0 and parsed.operations[0].record_id > 0)
     if status is None:
@@ -175,13 +170,13 @@ def parse_timed(
 ) -> tuple[OperationColumns, tuple[DeviceTime | None, ...]]:
     """Return the operations of a dump, and the time of each on its device; no times on Gloo, or if an entry cannot be used.
 
+    Raises ``FlightFormatError`` if it is no dump at all.
+
     ``duration_ms``: between two CUDA events, before and after the operation on the communicator's stream, with
     TORCH_NCCL_ENABLE_TIMING. An operation has it some time after it has been found completed, once torch's watchdog retires it
     (``FlightRecorder.cpp``, torch 2.4 to 2.13).
     """
-    entries = dump.get("entries")
-    entries = entries if isinstance(entries, (list, tuple)) else ()
-    parsed = parse_entries(entries, GroupTable(parse_config(dump.get("pg_config")), beat_groups, world_size))
+    entries, parsed, _ = _parse_entries(dump, beat_groups, world_size)
     if len(parsed.ended_ns) != len(entries) or not any(parsed.ended_ns):
         return parsed.operations, ()
     took = (entry.get("duration_ms") for entry in entries)
@@ -190,6 +185,19 @@ def parse_timed(
         for ended_ns, ms in zip(parsed.ended_ns, took, strict=True)
     )
     return parsed.operations, tuple(times)
+
+
+def _parse_entries(
+    dump: Mapping[str, object], beat_groups: Sequence[BeatGroup], world_size: int | None
+) -> tuple[Sequence[Any], Entries, GroupTable]:
+    """Return a dump's entries, the newest of them parsed, and its groups. Raises ``FlightFormatError`` if it is no dump."""
+    if not isinstance(dump, Mapping) or not dump.keys() & {"entries", "pg_status", "pg_config"}:
+        raise FlightFormatError("not a flight-recorder dump (no entries, no pg_status)")
+    entries = dump.get("entries", ())
+    if not isinstance(entries, (list, tuple)):
+        raise FlightFormatError("the dump's entries are no list")
+    groups = GroupTable(parse_config(dump.get("pg_config")), beat_groups, world_size)
+    return entries, parse_entries(entries[-_ENTRIES_LIMIT:], groups), groups
 
 
 def _parse_status(value: object) -> dict[int, tuple[int, int, int]] | None:

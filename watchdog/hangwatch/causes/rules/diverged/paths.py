@@ -126,7 +126,7 @@ def _by_a_loop(case: Case, fork: Fork, block: Block) -> _Parting:
 
 
 def _by_a_library(case: Case, fork: Fork, named_loop: str) -> _Parting:
-    """Return what parted two sides if one is in a library's loop and the other has called nothing there.
+    """Return why two sides diverged, if one is in a library's loop and the other has called nothing there.
 
     That loop is no reason. A guard or a condition of the program above it may be.
     """
