@@ -22,7 +22,7 @@ from statistics import median
 from arrivals import SimulatedJob
 
 from hangwatch.model.collectives import Group, Operation
-from hangwatch.slow.follow import Following, Process
+from hangwatch.slow.follow import Following, Process, Windows
 
 STEPS, ONSET, EVERY, RING = 200, 80, 10, 2000
 SHARES = (0.03, 0.05, 0.1, 0.2, 0.5)
@@ -62,14 +62,15 @@ def follow(seed: int, share: float, healthy: str) -> tuple[str, int | None]:
         ]
         for rank, calls in job.streams.items()
     }
-    following, named = Following(), set()
+    windows, following, named = Windows(), Following(), set()
     after = None
     for step in range(EVERY, STEPS + 1, EVERY):
-        following.keep([Process(rank, rank, 0.0) for rank in operations])
+        windows.keep([Process(rank, rank, 0.0) for rank in operations])
         for rank, whole in operations.items():
             now = len(whole) * step // STEPS
-            following.add(Process(rank, rank, 0.0), tuple(whole[max(0, now - RING) : now]))
-        following.look()
+            windows.add(Process(rank, rank, 0.0), tuple(whole[max(0, now - RING) : now]))
+        if (streams := windows.newest()) is not None:
+            following.look(streams)
         if following.found is not None:
             named.add(following.found.rank)
             if share and following.found.rank == culprit and after is None:

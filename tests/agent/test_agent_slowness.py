@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hangwatch.agent.capturing import arrivals
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
@@ -52,9 +53,9 @@ class Simulated:
         self.late: int | None = None
         self.arrivals: list[dict[int, int]] = []
         self.now_s = 100.0
-        monkeypatch.setattr(slowness, "fetch_dump", self._fetch)
+        monkeypatch.setattr(arrivals, "fetch_dump", self._fetch)
         monkeypatch.setattr(slowness, "_PERIOD_OF_CPU", 0.0)  # how busy the machine is does not matter here
-        monkeypatch.setattr(slowness, "profile_rank", self._profile)
+        monkeypatch.setattr(arrivals, "profile_rank", self._profile)
         monkeypatch.setattr(LocalScope, "capture_once", self._capture)
 
     async def _note(self, incident: Incident, path: Path | None) -> None:

@@ -8,7 +8,7 @@ import pytest
 from test_device_verdicts import incidents
 
 from conftest import BLOCK, PROGRAMS
-from support import JobRunner, wait_for
+from support import Job, JobRunner, find_free_port, wait_for
 
 LIMIT_S = 180.0
 
@@ -16,15 +16,33 @@ LIMIT_S = 180.0
 @pytest.mark.waits
 @pytest.mark.parametrize("where", ["host", "device"])
 def test_a_late_rank_is_named(nccl: Path, jobs: JobRunner, tmp_path: Path, where: str) -> None:
-    """It waits least of all, wherever it takes its time; the line is named if it is the host's. Then it is late no more."""
+    """It waits least of all, wherever it takes its time; the line is named if it is the host's. Then it is late no more.
+
+    One that is late on the host is of a job in two halves, each with an agent of its own, as on two nodes.
+    """
     state = tmp_path / "state"
-    launcher = [nccl, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
     environment: dict[str, str | None] = {
         **BLOCK, "CUDA_VISIBLE_DEVICES": None, "TORCH_NCCL_ENABLE_TIMING": "1", "TORCH_FR_BUFFER_SIZE": "600",
     }  # fmt: skip
     program = [PROGRAMS / "late.py", tmp_path, where]
-    job = jobs.hangwatch("run", "--state-dir", state, "--", *launcher, *program, env=environment)
-    job.wait_for_output("step 200", LIMIT_S)
+    halves = 2 if where == "host" else 1
+    meeting = ["--nnodes", str(halves), "--master-addr", "127.0.0.1", "--master-port", str(find_free_port())]
+
+    def start(half: int) -> Job:
+        launcher = [
+            nccl,
+            "-m",
+            "torch.distributed.run",
+            *meeting,
+            "--node-rank",
+            str(half),
+            "--nproc-per-node",
+            str(4 // halves),
+        ]
+        return jobs.hangwatch("run", "--state-dir", state, "--", *launcher, *program, env=environment)
+
+    parts = [start(half) for half in range(halves)]
+    parts[0].wait_for_output("step 200", LIMIT_S)
     assert incidents(state) == []
     (tmp_path / "slow").touch()
     (found,) = wait_for(lambda: incidents(state), LIMIT_S, "an incident")
@@ -38,5 +56,6 @@ def test_a_late_rank_is_named(nccl: Path, jobs: JobRunner, tmp_path: Path, where
     (tmp_path / "slow").unlink()
     wait_for(lambda: incidents(state)[0].ended_at is not None, LIMIT_S, "its end")
     (tmp_path / "stop").touch()
-    assert job.wait(LIMIT_S) == 0, job.stderr()
+    for job in parts:
+        assert job.wait(LIMIT_S) == 0, job.stderr()
     assert len(incidents(state)) == 1

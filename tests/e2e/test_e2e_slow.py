@@ -6,6 +6,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from cluster import NODES, Cluster
 from watched_runs import find_bundles, read_incident, torchrun
 
 from hangwatch.model.incident import Incident
@@ -68,3 +69,33 @@ def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> Non
     assert job.wait(_TIME_LIMIT_S) == 0, job.stderr()
     assert [one.verdict.kind for one in map(read_incident, find_bundles(state))] == ["slow"]
     assert "the rank is no longer late" in job.stderr()
+
+
+@pytest.mark.waits
+def test_a_late_rank_of_another_host(cluster: Cluster) -> None:
+    """Three hosts with a rank each: one agent names it and its line for all, and no other reports it as well."""
+    cluster.exchange = None
+    cluster.start_agents()
+    for number in range(NODES):
+        cluster.launch(number, program=(PROGRAM.name, str(cluster.folder)), env={"OMP_NUM_THREADS": "1"})
+    late = 2
+
+    def reported() -> list[Incident]:
+        return [one for number in range(NODES) for one in cluster.incidents(number)]
+
+    (cluster.folder / "stall").touch()
+    (found,) = wait_for(reported, _TIME_LIMIT_S, "an incident")
+    assert (found.verdict.kind, found.verdict.culprit_ranks, found.verdict.waiting_ranks) == ("slow", (late,), (0, 1))
+    assert found.lateness is not None
+    assert found.lateness.reason == "input"
+    assert {rank.rank: rank.node for rank in found.ranks}[late] == cluster.network[late].name
+    assert found.verdict.divergence is not None
+    line = found.verdict.divergence.culprit
+    assert line is not None
+    assert line.source == "for step, batch in enumerate(loader):"
+    (cluster.folder / "stall").unlink()
+    wait_for(lambda: reported()[0].ended_at is not None, _TIME_LIMIT_S, "its end")
+    assert len(reported()) == 1
+    (cluster.folder / "stop").touch()
+    for launcher in cluster.launchers.values():
+        assert launcher.wait(_TIME_LIMIT_S) == 0, launcher.stderr()

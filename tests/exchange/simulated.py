@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from hangwatch.agent.fleet import link as fleet_link
+from hangwatch.agent.fleet import peers as fleet_members
 from hangwatch.agent.fleet.member import JobFleet, name_channel
 from hangwatch.agent.job.watch import JobWatch, watch_job
 from hangwatch.config.settings import Settings
@@ -195,3 +198,13 @@ def spread_ranks(capture: Capture, count: int) -> Mapping[int, tuple[int, ...]]:
     """The ranks of a capture on so many nodes, in order."""
     ranks = sorted(r.rank for r in capture.ranks)
     return {node: tuple(ranks[node::count]) for node in range(count)}
+
+
+def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have agents live five times as fast."""
+    monkeypatch.setattr(fleet_link, "PERIOD_S", 0.2)
+    monkeypatch.setattr(fleet_link, "HURRIED_S", 0.05)
+    monkeypatch.setattr(fleet_link, "LEASE_S", 1.0)
+    monkeypatch.setattr(fleet_link, "ALONE_S", 1.0)
+    monkeypatch.setattr(fleet_link, "_ASK_SILENT_S", 0.8)
+    monkeypatch.setattr(fleet_members, "SILENT_S", 1.6)

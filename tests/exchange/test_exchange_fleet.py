@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from servers import RedisServer
-from simulated import Node, run_until, spread_ranks
+from simulated import Node, quicken, run_until, spread_ranks
 
 from hangwatch.agent.fleet import link as fleet_link
-from hangwatch.agent.fleet import peers as fleet_members
 from hangwatch.agent.fleet import shared_incident as fleet_incident
 from hangwatch.agent.incidents.reopen import LeftOpen
 from hangwatch.analysis.patience import fixed_patience
@@ -36,12 +35,7 @@ PROVEN = ("rank_conditional", "group_order", "skipped_step")
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same life, five times as fast."""
-    monkeypatch.setattr(fleet_link, "PERIOD_S", 0.2)
-    monkeypatch.setattr(fleet_link, "HURRIED_S", 0.05)
-    monkeypatch.setattr(fleet_link, "LEASE_S", 1.0)
-    monkeypatch.setattr(fleet_link, "ALONE_S", 1.0)
-    monkeypatch.setattr(fleet_link, "_ASK_SILENT_S", 0.8)
-    monkeypatch.setattr(fleet_members, "SILENT_S", 1.6)
+    quicken(monkeypatch)
 
 
 def make_nodes(name: str, count: int, folder: Path, exchange: Callable[[int], Exchange]) -> list[Node]:

@@ -7,8 +7,8 @@ from arrivals import STEP_NS, SimulatedJob, Work, slow
 
 from hangwatch.model.collectives import DeviceTime, Group, Operation
 from hangwatch.slow.arrival import LateRank
-from hangwatch.slow.flight import make_calls
-from hangwatch.slow.follow import Following, Process
+from hangwatch.slow.flight import make_calls, on_one_clock
+from hangwatch.slow.follow import Following, Process, Windows
 from hangwatch.slow.words import describe
 from hangwatch.sources.flight.recorder import parse_timed
 from nccl_dumps import nccl_entry
@@ -18,17 +18,23 @@ POLL_NS = 100_000_000
 STEPS = 60
 
 
+def look(windows: Windows, following: Following) -> None:
+    """A look, if enough is new."""
+    if (streams := windows.newest()) is not None:
+        following.look(on_one_clock(streams))
+
+
 def follow(shape: str, work: Work, looks: int = 3) -> LateRank | None:
     """Who is found in a job of four ranks that is looked at each 20 steps; what is in flight comes with the next look."""
     streams = SimulatedJob(4, shape, work, steps=STEPS + 20 * looks).run()
     ends: dict[object, int] = {}
     for call in (call for calls in streams.values() for call in calls):
         ends[call.shared] = max(ends.get(call.shared, 0), call.at_ns)
-    following = Following()
-    following.keep([Process(rank, rank, 0.0) for rank in streams])
-    for look in range(1, looks + 1):
+    windows, following = Windows(), Following()
+    windows.keep([Process(rank, rank, 0.0) for rank in streams])
+    for at in range(1, looks + 1):
         for rank, calls in streams.items():
-            done = len(calls) * (STEPS + 20 * look) // (STEPS + 20 * looks)
+            done = len(calls) * (STEPS + 20 * at) // (STEPS + 20 * looks)
             operations, times = [], []
             for place, call in enumerate(calls[: done + 2]):
                 group = Group(str(call.group), call.members, call.name)
@@ -36,8 +42,8 @@ def follow(shape: str, work: Work, looks: int = 3) -> LateRank | None:
                 end = ends[call.shared]
                 seen_ns = end + POLL_NS - (end + 17_000_000 * rank) % POLL_NS
                 times.append(DeviceTime(seen_ns, end - call.at_ns) if place < done else None)
-            following.add(Process(rank, rank, 0.0), operations, times)
-        following.look()
+            windows.add(Process(rank, rank, 0.0), operations, times)
+        look(windows, following)
     return following.found
 
 
@@ -63,12 +69,12 @@ def test_nobody_waits_least(shape: str) -> None:
 def test_ends_that_are_found_at_once() -> None:
     """A watchdog that looks seldom says nothing of how long steps take; it is no reason to fail."""
     group = Group("0", (0, 1, 2))
-    following = Following()
-    following.keep([Process(rank, rank, 0.0) for rank in group.ranks])
+    windows, following = Windows(), Following()
+    windows.keep([Process(rank, rank, 0.0) for rank in group.ranks])
     operations = [Operation(at, group, at + 1, "all_reduce", True, 1, backend="nccl") for at in range(60)]
     for rank in group.ranks:
-        following.add(Process(rank, rank, 0.0), operations, [DeviceTime(10**9, 1 if rank == 1 else 10**6)] * 60)
-    following.look()
+        windows.add(Process(rank, rank, 0.0), operations, [DeviceTime(10**9, 1 if rank == 1 else 10**6)] * 60)
+    look(windows, following)
     assert following.named is None or following.named.lost < 1
 
 

@@ -8,7 +8,7 @@ from arrivals import SimulatedJob, Work, slow
 
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.slow.arrival import LateRank
-from hangwatch.slow.follow import Following, Process, Window
+from hangwatch.slow.follow import Following, Process, Window, Windows
 from hangwatch.slow.timeline import find_period
 
 WORLD = Group("0", (0, 1, 2, 3))
@@ -26,16 +26,22 @@ def records(work: Work, steps: int, seed: int = 0) -> dict[int, list[Operation]]
     }
 
 
+def look(windows: Windows, following: Following) -> None:
+    """A look, if enough is new."""
+    if (streams := windows.newest()) is not None:
+        following.look(streams)
+
+
 def follow(work: Work, *, steps: int, every: int, ring: int = 2000) -> list[int | None]:
     """Who is found after each look at a job whose records are read every so many steps."""
-    following, found = Following(), []
+    windows, following, found = Windows(), Following(), []
     processes = {rank: Process(rank, 100 + rank, 1.0) for rank in WORLD.ranks}
     whole = records(work, steps)
     for now in range(every, steps + 1, every):
-        following.keep(list(processes.values()))
+        windows.keep(list(processes.values()))
         for rank, process in processes.items():
-            following.add(process, tuple(whole[rank][max(0, now - ring) : now]))
-        following.look()
+            windows.add(process, tuple(whole[rank][max(0, now - ring) : now]))
+        look(windows, following)
         found.append(following.found.rank if following.found is not None else None)
     return found
 
@@ -68,12 +74,12 @@ def test_a_short_ring() -> None:
 
 def test_a_look_at_nothing_new_does_not_count() -> None:
     """Two looks at one record agree in any case."""
-    following, whole = Following(), records(slow(1, 0.3), 60)
+    windows, following, whole = Windows(), Following(), records(slow(1, 0.3), 60)
     for _ in range(3):
-        following.keep([Process(rank, 1, 1.0) for rank in whole])
+        windows.keep([Process(rank, 1, 1.0) for rank in whole])
         for rank, operations in whole.items():
-            following.add(Process(rank, 1, 1.0), tuple(operations))
-        following.look()
+            windows.add(Process(rank, 1, 1.0), tuple(operations))
+        look(windows, following)
     assert following.found is None
 
 
@@ -88,14 +94,14 @@ def test_what_repeats_within_a_step() -> None:
 
 def test_other_processes_begin_anew() -> None:
     """A rank that was restarted has a record of its own."""
-    following, whole = Following(), records(slow(1, 0.3), 60)
+    windows, following, whole = Windows(), Following(), records(slow(1, 0.3), 60)
     for pid in (1, 2):
-        following.keep([Process(rank, pid, 1.0) for rank in whole])
+        windows.keep([Process(rank, pid, 1.0) for rank in whole])
         for rank, operations in whole.items():
-            following.add(Process(rank, pid, 1.0), tuple(operations))
-        following.look()
+            windows.add(Process(rank, pid, 1.0), tuple(operations))
+        look(windows, following)
     assert following.found is not None
-    assert len(following._windows) == 4
+    assert len(windows._of) == 4
 
 
 def test_the_window_keeps_the_newest() -> None:

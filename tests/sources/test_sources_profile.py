@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.agent.job.slowness import profile_rank
+from hangwatch.agent.capturing.arrivals import profile_rank
 from hangwatch.model.capture import Gap
 from hangwatch.sources.proc.delays import DelayMeter, parse_core_ns, parse_throttled_ns
 from hangwatch.sources.stacks.profile import parse_profile, profile_stacks

@@ -42,6 +42,7 @@ class DigestRank(msgspec.Struct, frozen=True, array_like=True):
     - ``motion``, ``stack``, ``in_op``: empty. Older versions filled them and nothing read them; they keep their places.
     - ``supervised``: it is lost, and a living process may restart it.
     - ``world``, ``world_rank``: of a process of another world than the job's own (``RankIdentity``).
+    - ``waited``: for which share of the newest steps its device was in operations; None if not known.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class DigestRank(msgspec.Struct, frozen=True, array_like=True):
     supervised: bool = False
     world: str = ""
     world_rank: int | None = None
+    waited: float | None = None
 
 
 class Digest(msgspec.Struct, frozen=True, array_like=True):

@@ -13,7 +13,7 @@ from hangwatch.model.incident import Cause, Incident, JobEntry, Verdict
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.text import number_ranks, short_place
 from hangwatch.outputs.sanitize import clean, excerpt
-from hangwatch.outputs.wording import ShownSide, show_divergence
+from hangwatch.outputs.wording import ShownSide, name_nodes, show_divergence
 
 #: Stands for the node's name in ``external_url``: agents of all nodes may share one settings file.
 NODE_FIELD = "{node}"
@@ -21,8 +21,6 @@ NODE_FIELD = "{node}"
 PAGE_FIELD = "{page}"
 #: One line of a chat on a phone is much shorter; this only bounds what a job's own text can do.
 _LINE_CHARS = 200
-#: If culprits are on more nodes, the summary and the page say more.
-_NODES_NAMED = 3
 
 
 class Links(msgspec.Struct, frozen=True):
@@ -151,10 +149,7 @@ def _describe_culprit(incident: Incident) -> str:
     ranks = incident.verdict.culprit_ranks
     if not ranks:
         return ""
-    wanted = frozenset(ranks)
-    nodes = sorted({entry.node for entry in incident.ranks if entry.rank in wanted and entry.node})
-    where = f" on {', '.join(nodes)}" if 0 < len(nodes) <= _NODES_NAMED else ""
-    return clean(name_ranks(incident.verdict, ranks) + where)
+    return clean(name_ranks(incident.verdict, ranks) + name_nodes(incident, ranks))
 
 
 def _describe_side(side: ShownSide, verdict: Verdict, named: str, *, code: bool) -> str:

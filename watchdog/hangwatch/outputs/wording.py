@@ -3,7 +3,7 @@ and ``sanitize``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -23,6 +23,8 @@ _KIND_NAMES = {
 }
 #: Of an explanation, where there is little room.
 _WHY_CHARS = 240
+#: On more nodes than these, the table of ranks says where each is.
+_NODES_NAMED = 3
 #: What is seen, not inferred: there is nothing to prove.
 _SEEN = frozenset({"slow", "failed", "silent_failure", "healthy"})
 
@@ -84,6 +86,13 @@ def describe_cause(verdict: Verdict, cause: Cause) -> str:
 def title_of(incident: Incident) -> str:
     """Return the title of a document about an incident."""
     return f"{name_kind(incident.verdict.kind)}: {incident.job.title[:80]}"
+
+
+def name_nodes(incident: Incident, ranks: Collection[int]) -> str:
+    """Return the nodes of some ranks as `` on node7``; empty if they are not known, or too many to be named."""
+    wanted = frozenset(ranks)
+    nodes = sorted({entry.node for entry in incident.ranks if entry.rank in wanted and entry.node})
+    return f" on {', '.join(nodes)}" if 0 < len(nodes) <= _NODES_NAMED else ""
 
 
 class ShownSide(msgspec.Struct, frozen=True):

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from hangwatch.model.collectives import DeviceTime, OperationColumns, Operations
 from hangwatch.model.live import LastToJoin
-from hangwatch.slow.arrival import LateRank, find_late
+from hangwatch.slow.arrival import LateRank
 from hangwatch.slow.flight import MOST_CALLS, make_calls, on_one_clock
 from hangwatch.slow.last import find_last
-from hangwatch.slow.timeline import Call, find_period
+from hangwatch.slow.sampling import find_late_among, find_waited
+from hangwatch.slow.timeline import Call, Streams, find_period
 
 #: What the newest steps show is what holds now; with fewer, a small delay does not show in the noise.
 STEPS = 60
@@ -65,50 +66,70 @@ class Process(NamedTuple):
 
 
 @dataclass
-class Following:
-    """One job. ``named``: the late rank of the newest look; ``found``: the one on which two looks agree. None if there is none.
+class Windows:
+    """The newest calls of the processes that are followed.
 
-    ``last_to_join``: of each group, by its key, in all that is kept.
+    ``last_to_join``: of each group, by its key, in all that is kept. ``waited``: by rank, the share of its newest steps for which
+    its device was in operations; empty if they were on none.
     """
 
-    found: LateRank | None = None
-    named: LateRank | None = None
     last_to_join: Mapping[Hashable, LastToJoin] = field(default_factory=dict)
-    _windows: dict[Process, Window] = field(default_factory=dict)
-    _named: deque[int | None] = field(default_factory=lambda: deque(maxlen=_LOOKS + 1))
-    _against: int = 0
+    waited: Mapping[int, float] = field(default_factory=dict)
+    _of: dict[Process, Window] = field(default_factory=dict)
 
     def keep(self, processes: Collection[Process]) -> None:
         """Follow these processes, and no others: one that was started anew begins anew."""
         most = MOST_CALLS // max(8, len(processes)) // 4
-        self._windows = {one: self._windows.get(one) or Window(one.rank, most) for one in processes}
+        self._of = {one: self._of.get(one) or Window(one.rank, most) for one in processes}
 
     def last(self, process: Process) -> int:
         """Return the number of the last operation that is known of a process, -1 if there is none."""
-        return self._windows[process].last
+        return self._of[process].last
 
     def add(self, process: Process, operations: Operations, times: Sequence[DeviceTime | None] = ()) -> None:
         """Take in the record of a process. ``times``: see ``Window.add``."""
-        self._windows[process].add(operations, times)
+        self._of[process].add(operations, times)
 
-    def look(self) -> None:
-        """Judge what is known, if enough of it is new."""
-        self.named = None
-        windows = self._windows.values()
-        kept = on_one_clock({window.rank: list(window.calls) for window in windows})
-        streams = {rank: _newest(calls) for rank, calls in kept.items()}
+    def newest(self) -> Streams | None:
+        """Return the newest steps of each process by its own clock; empty if they do not tell, None if too few are new."""
+        windows = self._of.values()
+        streams = {window.rank: _newest(list(window.calls)) for window in windows}
         if any(window.new < NEW * len(streams[window.rank]) or not window.calls for window in windows):
-            return
-        telling = all(window.telling for window in windows)
-        if not telling:
-            self.last_to_join = {}
-        elif any(window.undrawn >= NEW * len(window.calls) for window in windows):
-            self.last_to_join = find_last(kept)
-            for window in windows:
-                window.undrawn = 0
+            return None
         for window in windows:
             window.new = 0
-        self._take(find_late(streams, one_clock=True) if telling else None)
+        if not all(window.telling for window in windows):
+            self.last_to_join, self.waited = {}, {}
+            return {}
+        self.waited = find_waited(streams)
+        return streams
+
+    def find_last(self) -> None:
+        """Find ``last_to_join``, if enough is new. All times have to be by one clock."""
+        windows = self._of.values()
+        if any(window.undrawn >= NEW * len(window.calls) for window in windows):
+            self.last_to_join = find_last(on_one_clock({window.rank: list(window.calls) for window in windows}))
+            for window in windows:
+                window.undrawn = 0
+
+    def calls(self, ranks: Collection[int], most: int) -> Streams:
+        """Return the newest calls of those of ``ranks`` that are followed, by their own clock; empty if they do not tell."""
+        windows = [window for window in self._of.values() if window.rank in ranks]
+        return {window.rank: list(window.calls)[-most:] for window in windows if window.telling}
+
+
+@dataclass
+class Following:
+    """One job. ``named``: the late rank of the newest look; ``found``: the one on which two looks agree. None: nobody."""
+
+    found: LateRank | None = None
+    named: LateRank | None = None
+    _named: deque[int | None] = field(default_factory=lambda: deque(maxlen=_LOOKS + 1))
+    _against: int = 0
+
+    def look(self, streams: Streams, *, one_clock: bool = True) -> None:
+        """Judge the newest steps of all ranks, which have to be new; empty if they do not tell."""
+        self._take(find_late_among(streams, one_clock=one_clock) if streams else None)
 
     def _take(self, look: LateRank | None) -> None:
         rank = look.rank if look is not None else None

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from hangwatch.agent.capturing.arrivals import Arrivals
 from hangwatch.agent.capturing.capture import JobCapture
 from hangwatch.agent.capturing.departed import find_departed
 from hangwatch.agent.capturing.hardware import add_hardware
@@ -53,6 +54,15 @@ class CaptureScope(Protocol):
 class NodeScope(CaptureScope, Protocol):
     """Captures the ranks of this node."""
 
+    @property
+    def arrivals(self) -> Arrivals:
+        """When these ranks joined their operations."""
+        ...
+
+    async def capture_once(self, gaps: Sequence[Gap]) -> Capture:
+        """Take one sample of every rank, without values of locals: enough if nothing hangs."""
+        ...
+
     async def asked(self, connections: Collection[Connection]) -> Capture:
         """Return who has the other end of connections that processes of other nodes are blocked on.
 
@@ -67,7 +77,7 @@ class LocalScope:
 
     ``gaps``: what is known to be missing before a capture begins. ``beside``: processes that are no ranks but are
     captured too, such as those of a serving engine without progress. ``ended``: the Python processes that have ended
-    on this node.
+    on this node. ``arrivals``: when these ranks joined their operations.
     """
 
     ranks: LocalRanks
@@ -78,7 +88,12 @@ class LocalScope:
     gaps: tuple[Gap, ...] = ()
     beside: tuple[RankIdentity, ...] = ()
     ended: Callable[[], Sequence[KnownProcess]] = tuple
+    arrivals: Arrivals = field(init=False)
     _trail: Trail = field(default_factory=Trail)
+
+    def __post_init__(self) -> None:
+        """Read nothing yet."""
+        self.arrivals = Arrivals(self.ranks, self.health)
 
     async def capture(self) -> Capture:
         """Capture every rank of this node now, with the samples taken while something was suspected."""

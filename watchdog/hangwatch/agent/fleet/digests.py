@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from hangwatch.analysis.progress import word_state
 from hangwatch.model.beats import Beat
@@ -33,10 +34,12 @@ def make_digest(
     now_ns: int,
     replaced_age_s: float | None = None,
     leaving: bool = False,
+    waited: Mapping[int, float] = MappingProxyType({}),
 ) -> Digest:
     """Return the digest of this node's ``ranks``.
 
-    ``lost``: ranks whose process is gone; ``supervised``: those of them that may be restarted. ``beats``: by pid.
+    ``lost``: ranks whose process is gone; ``supervised``: those of them that may be restarted. ``beats``: by pid. ``waited``: by
+    rank, see ``DigestRank``.
     """
     groups: dict[str, int] = {}
     labels: list[DigestGroup] = []
@@ -67,6 +70,7 @@ def make_digest(
                 supervised=rank in supervised,
                 world=identity.world,
                 world_rank=identity.world_rank,
+                waited=waited.get(rank),
             )
         )
     return Digest(

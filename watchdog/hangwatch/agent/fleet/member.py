@@ -16,17 +16,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from hangwatch.agent.capturing.arrivals import LONGEST_S
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.records import Beats
 from hangwatch.agent.capturing.scope import NodeScope
 from hangwatch.agent.capturing.source_health import SourceHealth
+from hangwatch.agent.fleet.comparison import FleetComparison
 from hangwatch.agent.fleet.digests import Writer, make_digest
 from hangwatch.agent.fleet.link import EXPIRY_S, Link
 from hangwatch.agent.fleet.merge import shorten
 from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.scope import FleetScope
 from hangwatch.agent.fleet.shared_incident import NOTICE_S, SharedIncident
-from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, LeaseNotice, encode
+from hangwatch.agent.fleet.wire import WIRE_VERSION, Answer, LeaseNotice, Question, encode
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.job.other_nodes import Elsewhere
 from hangwatch.exchange.addresses import own_address
@@ -36,6 +38,7 @@ from hangwatch.model.capture import Gap
 from hangwatch.model.digest import encode_digest
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.transforms.packing import pack
+from hangwatch.slow.sampling import pack_calls
 from hangwatch.sources.proc.files import node_key, node_name
 from hangwatch.sources.proc.samples import is_supervised
 
@@ -88,11 +91,13 @@ class JobFleet:
     inquiry: Inquiry = field(init=False)
     scope: FleetScope = field(init=False)
     sharing: SharedIncident = field(init=False)
+    comparison: FleetComparison = field(init=False)
     writer: Writer = field(init=False)
     _counts: itertools.count[int] = field(default_factory=itertools.count)
     _answered: str = ""
     _gone_since_s: float | None = None
     _left: bool = False
+    _profiling: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         """Start the link; within a running loop."""
@@ -104,6 +109,7 @@ class JobFleet:
         )
         self.inquiry = Inquiry(self.link, self._post)
         self.scope = FleetScope(self.local, self.ranks, self.link, self.inquiry, self.node)
+        self.comparison = FleetComparison(self.local, self.scope, self.inquiry)
         self.sharing = SharedIncident(self.incidents, self.scope, self.link, self.writer.node, self._post)
         self.link.start()
 
@@ -164,6 +170,7 @@ class JobFleet:
         Another agent may lead at once, and a later agent of this node counts as a new member.
         """
         leading = self.link.leads
+        self._stop_profiling()
         await self.link.stop()
         if leading:
             await self.link.try_to(lambda exchange: exchange.release(self.channel, self.link.holder))
@@ -174,6 +181,7 @@ class JobFleet:
         """Leave because the job ended here. If no node is left, end the job's incident; else another node will."""
         self._left = True
         self.scope.leave()
+        self._stop_profiling()
         await self.link.stop()
         leading = self.link.leads
         try:
@@ -214,6 +222,7 @@ class JobFleet:
                 now_ns=time.time_ns(),
                 replaced_age_s=self.link.clock() - replaced_s if replaced_s is not None else None,
                 leaving=self._left,
+                waited=self.local.arrivals.windows.waited,
             )
         )
 
@@ -236,6 +245,21 @@ class JobFleet:
         self._answered = question.id
         if question.ranks is not None and not set(question.ranks) & set(self.ranks.known):
             return
+        if question.kind == "profile":
+            self._stop_profiling()
+            self._profiling = asyncio.create_task(
+                self._answer_with_profiles(question)
+            )  # that takes as long as some steps
+        else:
+            await self._reply(await self._answer_to(question))
+
+    async def _answer_to(self, question: Question) -> Answer:
+        if question.kind == "calls":
+            arrivals, ranks, most = self.local.arrivals, question.ranks or (), question.operations or 0
+            calls = await asyncio.to_thread(
+                lambda: [pack_calls(*one) for one in arrivals.windows.calls(ranks, most).items()]
+            )
+            return Answer(WIRE_VERSION, question.id, calls=tuple(calls))
         if question.kind == "capture":
             capture = await self.scope.capture_here()
         elif question.kind == "asked":
@@ -244,6 +268,17 @@ class JobFleet:
             capture = await self.local.call_sites(await self.scope.last_here(), question.ranks)
         else:
             capture = await self.local.hardware(await self.scope.last_here(), question.only)
-        answer = Answer(WIRE_VERSION, question.id, pack(shorten(capture, question.operations)))
-        key = f"{question.id}/{self.name}"
+        return Answer(WIRE_VERSION, question.id, pack(shorten(capture, question.operations)))
+
+    async def _answer_with_profiles(self, question: Question) -> None:
+        profiles = await self.local.arrivals.profile(question.ranks or (), min(question.seconds, LONGEST_S))
+        await self._reply(Answer(WIRE_VERSION, question.id, profiles=profiles))
+
+    async def _reply(self, answer: Answer) -> None:
+        key = f"{answer.question}/{self.name}"
         await self.link.try_to(lambda exchange: exchange.put(self.channel, key, encode(answer), _CAPTURE_S))
+
+    def _stop_profiling(self) -> None:
+        if self._profiling is not None:
+            self._profiling.cancel()
+            self._profiling = None

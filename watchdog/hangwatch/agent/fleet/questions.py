@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hangwatch.agent.fleet.link import Link
 from hangwatch.agent.fleet.wire import Answer, Question, QuestionKind, decode
@@ -19,6 +20,7 @@ from hangwatch.model.capture import Capture
 from hangwatch.model.transforms.packing import Commons, unpack
 
 log = logging.getLogger("hangwatch")
+_T = TypeVar("_T")
 
 #: How long we wait for other nodes' captures after our own is done.
 ANSWER_S = 4.0
@@ -43,20 +45,33 @@ class Inquiry:
         operations: int | None = None,
         only: tuple[str, ...] | None = None,
         connections: tuple[tuple[str, str], ...] = (),
+        seconds: float = 0.0,
     ) -> Question:
         """Ask all nodes and return the question, for ``collect``."""
-        question = self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only, connections)
+        question = self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only, connections, seconds)
         self.link.hurry()
         await self.post()
         return question
 
     async def collect(self, question: Question, among: set[str] | None = None) -> dict[str, Capture]:
+        """Return the captures that come in time, of nodes that can be expected to answer."""
+        commons = Commons()
+
+        def read(answer: Answer) -> Capture:
+            if answer.packed is None:
+                raise ValueError("is missing")
+            return unpack(answer.packed, commons)
+
+        return await self.collect_answers(question, read, among)
+
+    async def collect_answers(
+        self, question: Question, read: Callable[[Answer], _T], among: set[str] | None = None
+    ) -> dict[str, _T]:
         """Return the answers that come in time, of nodes that can be expected to answer."""
         clock = self.link.clock
-        found: dict[str, Capture] = {}
+        found: dict[str, _T] = {}
         spoilt: set[str] = set()
-        commons = Commons()
-        end_s = clock() + ANSWER_S
+        end_s = clock() + question.seconds + ANSWER_S
         while True:
             now_s = clock()
             expected = {
@@ -74,9 +89,9 @@ class Inquiry:
                 got = {}
             for key, data in got.items():
                 try:
-                    found[left[key]] = unpack(decode(data, Answer).packed, commons)
+                    found[left[key]] = read(decode(data, Answer))
                 except ValueError as error:
-                    log.warning("the capture of node %s %s", left[key], error)
+                    log.warning("the answer of node %s %s", left[key], error)
                     spoilt.add(left[key])
             if not got:
                 await asyncio.sleep(_POLL_S)

@@ -152,7 +152,7 @@ class FleetScope:
     elsewhere: RanksElsewhere = field(default_factory=dict)
     last: Capture | None = None
     #: A question replaces the previous one, which some nodes may not have seen yet: so only one at a time.
-    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _left: bool = False
     _roles: Roles = field(default_factory=Roles)
 
@@ -160,13 +160,13 @@ class FleetScope:
         """Capture all nodes at once."""
         if not self._asks:
             return await self.capture_here()
-        async with self._asking:
+        async with self.asking:
             each = max(FEWEST_OPERATIONS, OPERATIONS_IN_ALL // max(1, len(self.elsewhere)))
             question = await self.inquiry.ask("capture", operations=each if each < 2000 else None)
             capture = await self.capture_here()
             answers = await self.inquiry.collect(question)
             await self.inquiry.confirm(set(answers))
-        now_s, called = self.link.clock(), self._called
+        now_s, called = self.link.clock(), self.called
         theirs = {name: rename_node(a, called[name]) if name in called else a for name, a in answers.items()}
         elsewhere = self.link.members.ranks(now_s, self.ranks.ages_s())
         whole = await self._add_asked(merge(capture, theirs, elsewhere, now_s, called=called))
@@ -177,7 +177,7 @@ class FleetScope:
         connections = find_connections(capture)
         if not connections or not self.elsewhere:
             return capture
-        async with self._asking:
+        async with self.asking:
             question = await self.inquiry.ask("asked", connections=tuple(connections))
             return add_asked(capture, await self._collect(question))
 
@@ -185,7 +185,7 @@ class FleetScope:
         """Return the capture with the call sites of ``ranks`` (None: all), on whichever node."""
         if not self._asks:
             return await self.local.call_sites(capture, ranks)
-        async with self._asking:
+        async with self.asking:
             question = await self.inquiry.ask("call_sites", ranks=tuple(ranks) if ranks is not None else None)
             capture = await self.local.call_sites(capture, ranks)
             among = None if ranks is None else {self.elsewhere[r][0].name for r in ranks if r in self.elsewhere}
@@ -199,7 +199,7 @@ class FleetScope:
         """Return the capture with what all nodes say of their hardware."""
         if not self._asks:
             return await self.local.hardware(capture, only)
-        async with self._asking:
+        async with self.asking:
             question = await self.inquiry.ask("hardware", only=tuple(sorted(only)) if only is not None else None)
             capture = await self.local.hardware(capture, only)
             answers = await self._collect(question)
@@ -229,7 +229,7 @@ class FleetScope:
         self._left = True
 
     @property
-    def _called(self) -> dict[str, str]:
+    def called(self) -> dict[str, str]:
         """The names of the other nodes, by their keys."""
         return tell_apart(self.node, {m.name: m.digest.node for m in self.link.members.members.values()})
 
@@ -241,5 +241,5 @@ class FleetScope:
         """Return the answers, their times on this node's clock."""
         answers, members = await self.inquiry.collect(question, among), self.link.members.members
         shifted = {name: shift(a, members[name].offset_ns if name in members else 0) for name, a in answers.items()}
-        called = self._called
+        called = self.called
         return [rename_node(a, called[name]) if name in called else a for name, a in shifted.items()]

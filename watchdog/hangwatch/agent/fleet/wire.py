@@ -1,4 +1,6 @@
-"""What the lease holder asks and reports, and what the others answer: compressed MessagePack. Pure; may import the model."""
+"""What the lease holder asks and reports, and what the others answer: compressed MessagePack. Pure; may import the model and
+``slow``.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ from typing import Literal, TypeVar
 import msgspec
 
 from hangwatch.model.incident import Incident
+from hangwatch.model.slowness import Profile
 from hangwatch.model.transforms.packing import Packed
 from hangwatch.model.transforms.published import PublishedError, parse_published
+from hangwatch.slow.sampling import SentCalls
 
 WIRE_VERSION = 1
 #: The most that one node may send: some ten times what was ever needed.
@@ -17,15 +21,16 @@ _LIMIT_BYTES = 256 << 20
 _T = TypeVar("_T")
 
 
-QuestionKind = Literal["capture", "asked", "call_sites", "hardware"]
+QuestionKind = Literal["capture", "asked", "call_sites", "hardware", "calls", "profile"]
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):
     """What all nodes are asked for at once.
 
-    A capture, the call sites of ``ranks`` (None: all), the hardware, or which process has the other end of
-    ``connections`` (each as the asking process's end, and the other one). ``operations``: how many of each rank's
-    last operations, None: all. ``only``: these hardware sources, None: all.
+    A capture, the call sites of ``ranks`` (None: all), the hardware, which process has the other end of
+    ``connections`` (each as the asking process's end, and the other one), when ``ranks`` joined their operations, or
+    where they spend the next ``seconds``. ``operations``: how many of each rank's last operations, None: all.
+    ``only``: these hardware sources, None: all.
     """
 
     id: str
@@ -34,6 +39,7 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     operations: int | None = None
     only: tuple[str, ...] | None = None
     connections: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
 
 
 class LeaseNotice(msgspec.Struct, frozen=True, array_like=True):
@@ -47,11 +53,13 @@ class LeaseNotice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """A node's capture, as the answer to a question."""
+    """What a node answers to a question: a capture, or what is known of ranks that may be late."""
 
     version: int
     question: str
-    packed: Packed
+    packed: Packed | None = None
+    calls: tuple[SentCalls, ...] = ()
+    profiles: tuple[Profile, ...] = ()
 
 
 class SharedRecord(msgspec.Struct, frozen=True, array_like=True):

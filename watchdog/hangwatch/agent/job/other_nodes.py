@@ -11,8 +11,10 @@ from typing import Protocol
 
 from hangwatch.agent.capturing.scope import CaptureScope
 from hangwatch.agent.incidents.record import Sharing
-from hangwatch.model.capture import Gap
+from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.progress import RankProgress
+from hangwatch.model.slowness import Profile
+from hangwatch.slow.timeline import Streams
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,41 @@ class OtherNodes(Protocol):
         ...
 
 
+class Comparison(Protocol):
+    """With whom this node's ranks are compared, to find the one that makes the others late.
+
+    ``one_clock``: the times of all are by one clock. ``looks``: this node compares; else another one does.
+    """
+
+    @property
+    def one_clock(self) -> bool: ...
+
+    @property
+    def looks(self) -> bool: ...
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all ranks of the job are known."""
+        ...
+
+    async def gather(self, own: Streams) -> Streams | None:
+        """Return the calls to be compared, empty if nobody can be late; None if they cannot be had now."""
+        ...
+
+    async def profile(self, ranks: Sequence[int], seconds: float) -> tuple[Profile, ...]:
+        """Watch ``ranks`` and return where they spend their time, without those that cannot be watched."""
+        ...
+
+    async def capture(self) -> Capture:
+        """Capture all ranks, as far as an incident of a job that goes on needs it."""
+        ...
+
+
 class Fleet(OtherNodes, Protocol):
-    """Other nodes that can be asked: ``scope`` captures on all of them, ``sharing`` lets them know of an incident."""
+    """Other nodes that can be asked.
+
+    ``scope`` captures on all of them, ``sharing`` lets them know of an incident, ``comparison`` compares their ranks.
+    """
 
     @property
     def scope(self) -> CaptureScope:
@@ -89,6 +124,11 @@ class Fleet(OtherNodes, Protocol):
     @property
     def sharing(self) -> Sharing:
         """How the nodes share the job's incident."""
+        ...
+
+    @property
+    def comparison(self) -> Comparison:
+        """Compares the ranks of all nodes."""
         ...
 
 

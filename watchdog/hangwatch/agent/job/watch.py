@@ -47,7 +47,7 @@ from hangwatch.agent.job.other_nodes import Elsewhere, Fleet, NoOtherNodes, Othe
 from hangwatch.agent.job.patience import JobPatience
 from hangwatch.agent.job.second_look import Look, SecondLooking, describe_stand, look_at
 from hangwatch.agent.job.silent_failure import SilentFailureWatch
-from hangwatch.agent.job.slowness import SlownessWatch
+from hangwatch.agent.job.slowness import OnThisNode, SlownessWatch
 from hangwatch.agent.job.state import JobState
 from hangwatch.agent.job.suspicion import Hold, Suspector
 from hangwatch.config.settings import Settings
@@ -203,6 +203,7 @@ class JobWatch:
         self.fleet = fleet
         self.scope = self.incidents.scope = fleet.scope
         self.incidents.sharing = fleet.sharing
+        self.slowness.comparison = fleet.comparison
 
     async def leave_fleet(self, why: tuple[Gap, ...] = (), *, joining: bool = False) -> None:
         """Go on without the other nodes. If they go on too the incident is theirs, else it is over with this.
@@ -212,6 +213,7 @@ class JobWatch:
         fleet, self.fleet = self.fleet, NoOtherNodes(why, follows=joining)
         self.scope = self.incidents.scope = self.local
         self.incidents.sharing = Unshared()
+        self.slowness.comparison = OnThisNode(self.local)
         await fleet.leave()
 
     @property
@@ -232,8 +234,7 @@ class JobWatch:
         await self._judge_training(beats, now_ns)
         self.failures.look_for_dumps(beats)
         soonest_s = await self.look_for_hang(beats, now_s)
-        alone = not (self.fleet.leads or self.fleet.follows)
-        calm = alone and self.suspector.current is None and self.incidents.open_record is None
+        calm = self.suspector.current is None and self.incidents.open_record is None
         await self.slowness.update(beats, now_s, now_ns, calm=calm)
         return soonest_s
 

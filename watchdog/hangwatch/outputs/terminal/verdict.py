@@ -22,6 +22,7 @@ from hangwatch.outputs.wording import (
     describe_cause,
     describe_proof,
     name_kind,
+    name_nodes,
     say_confidence,
     show_divergence,
 )
@@ -193,7 +194,8 @@ class _VerdictText:
             yield from self.side(side, style, via_style)
 
     def side(self, side: ShownSide, style: str, via_style: str) -> Iterator[Line]:
-        who = f"{side.name}, {self.ranks(side.ranks)}" if side.ranks else side.name
+        where = name_nodes(self.incident, side.ranks) if len(self.incident.job.nodes) > 1 else ""
+        who = f"{side.name}, {self.ranks(side.ranks)}{where}" if side.ranks else side.name
         line = side.line
         place = _describe_place(line) if line is not None else "no line of the program seen"
         operation = f", in {side.op}" if side.op is not None else ""

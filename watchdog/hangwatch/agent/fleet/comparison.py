@@ -1,0 +1,105 @@
+"""Compares the ranks of all nodes, to find the one that makes the others late.
+
+Each node reads the records of its own ranks and publishes how long each has waited. The lease holder asks for the calls of those
+that it needs (``slow.sampling``), and has the late rank watched where it is. May import the capturing room, ``slow`` and its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from hangwatch.agent.capturing.scope import NodeScope
+from hangwatch.agent.fleet.peers import Member
+from hangwatch.agent.fleet.questions import Inquiry
+from hangwatch.agent.fleet.scope import FleetScope
+from hangwatch.agent.fleet.wire import Answer, Question
+from hangwatch.model.capture import Capture, RankCapture, RankIdentity
+from hangwatch.model.digest import DigestRank
+from hangwatch.model.numbers import is_guest
+from hangwatch.model.slowness import Profile
+from hangwatch.slow.sampling import choose_ranks, unpack_calls
+from hangwatch.slow.timeline import Streams
+
+log = logging.getLogger("hangwatch")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class FleetComparison:
+    """Compares the ranks of all nodes if this agent leads. ``local``: those of this node; ``scope``: knows the others."""
+
+    local: NodeScope
+    scope: FleetScope
+    inquiry: Inquiry
+    #: An error of one millisecond in a clock would count at each operation.
+    one_clock: bool = False
+
+    @property
+    def looks(self) -> bool:
+        """True if this agent leads."""
+        return self.inquiry.link.leads
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all ranks of the job are known; of the other nodes only the lease holder knows them."""
+        ranks = self.scope.ranks
+        known = {rank for rank in {*ranks.known, *self.scope.elsewhere} if not is_guest(rank)}
+        return not self.looks or len(known) == ranks.job.world_size
+
+    async def gather(self, own: Streams) -> Streams | None:
+        """Return the calls of the ranks to be compared; None if one of them does not answer in time."""
+        elsewhere = {rank: there for rank, there in self.scope.elsewhere.items() if not is_guest(rank)}
+        theirs = {rank: one.waited for rank, (_, one) in elsewhere.items() if one.waited is not None}
+        chosen = choose_ranks(own, {**theirs, **self.local.arrivals.windows.waited}, [*own, *elsewhere])
+        if not chosen:
+            return {}
+        streams = {rank: own[rank] for rank in chosen if rank in own}
+        most = max(map(len, own.values()))
+        async with self.scope.asking:
+            question = await self.inquiry.ask("calls", ranks=tuple(chosen), operations=most)
+            answers = await self._collect(question, lambda answer: answer.calls)
+        try:
+            streams |= await self.local.arrivals.count(
+                lambda: {sent.rank: unpack_calls(sent) for calls in answers.values() for sent in calls}
+            )
+        except ValueError as error:
+            log.warning("the calls of another node's ranks cannot be read: %s", error)
+        return streams if streams.keys() == set(chosen) else None
+
+    async def profile(self, ranks: Sequence[int], seconds: float) -> tuple[Profile, ...]:
+        """Watch ``ranks`` where they are, and return where they spend their time."""
+        async with self.scope.asking:
+            question = await self.inquiry.ask("profile", ranks=tuple(ranks), seconds=seconds)
+        # Others may ask meanwhile: nodes that have seen this question go on.
+        here, there = await asyncio.gather(
+            self.local.arrivals.profile(ranks, seconds), self._collect(question, lambda answer: answer.profiles)
+        )
+        return tuple(profile for profiles in (here, *there.values()) for profile in profiles if profile.rank in ranks)
+
+    async def _collect(self, question: Question, read: Callable[[Answer], _T]) -> dict[str, _T]:
+        elsewhere = self.scope.elsewhere
+        among = {elsewhere[rank][0].name for rank in question.ranks or () if rank in elsewhere}
+        return await self.inquiry.collect_answers(question, read, among)
+
+    async def capture(self) -> Capture:
+        """Capture this node's ranks once; the others are there by name, as nothing is wrong with them."""
+        capture = await self.local.capture_once(())
+        known = {rank.rank for rank in capture.ranks}
+        others = tuple(
+            RankCapture(self._identify(member, one, capture.at_ns))
+            for rank, (member, one) in sorted(self.scope.elsewhere.items())
+            if rank not in known
+        )
+        names = dict.fromkeys((*capture.job.nodes, *(rank.identity.node for rank in others)))
+        job = msgspec.structs.replace(capture.job, nodes=tuple(names))
+        return msgspec.structs.replace(capture, job=job, ranks=(*capture.ranks, *others))
+
+    def _identify(self, member: Member, rank: DigestRank, now_ns: int) -> RankIdentity:
+        identity = member.digest.identity(rank, now_ns)
+        return msgspec.structs.replace(identity, node=self.scope.called.get(member.name, identity.node))
