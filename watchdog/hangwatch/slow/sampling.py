@@ -7,7 +7,7 @@ records do not tell how long a rank has waited: the calls of all ranks are compa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from statistics import median
 
 import msgspec
@@ -15,6 +15,9 @@ import msgspec
 from hangwatch.slow.arrival import MIN_PEERS, MIN_SHARE, LateRank, find_late
 from hangwatch.slow.flight import MOST_CALLS
 from hangwatch.slow.timeline import Call, Streams, are_on_device
+
+#: So many ranks show what is usual; more would only take longer.
+_ENOUGH = 32
 
 
 def find_waited(streams: Streams) -> dict[int, float]:
@@ -28,20 +31,24 @@ def _waited(calls: Sequence[Call]) -> float:
     return took / max(1, max(ends) - calls[0].at_ns)
 
 
-def choose_ranks(own: Streams, waited: Mapping[int, float], everybody: Collection[int]) -> list[int]:
+def choose_ranks(own: Streams, waited: Mapping[int, float], nodes: Mapping[int, Hashable]) -> list[int]:
     """Return whose calls are to be compared; empty if nobody's.
 
     ``own``: the calls of some ranks. ``waited``: of all ranks that are known to have been in operations on devices, as
-    ``find_waited``.
+    ``find_waited``. ``nodes``: where each rank of the job is.
     """
     room = MOST_CALLS // max(1, *map(len, own.values()))
     if not are_on_device(own):
-        return sorted(everybody) if len(everybody) <= room else []
+        return sorted(nodes) if len(nodes) <= room else []
     late = min(waited, key=lambda rank: (waited[rank], rank))
     if median(waited.values()) - waited[late] < MIN_SHARE:
         return []
-    # Ranks with close numbers are those of an inner group, on the same node.
-    return sorted(sorted(everybody, key=lambda rank: abs(rank - late))[: max(2 * MIN_PEERS, room)])
+    # Whole nodes, because inner groups are mostly within one. Those with close numbers have the rest of larger groups.
+    chosen: list[int] = []
+    for near in dict.fromkeys(nodes[rank] for rank in sorted(nodes, key=lambda rank: abs(rank - late))):
+        if len(chosen) < max(2 * MIN_PEERS, min(room, _ENOUGH)):
+            chosen += [rank for rank, node in nodes.items() if node == near]
+    return sorted(chosen)
 
 
 class SentCalls(msgspec.Struct, frozen=True, array_like=True):

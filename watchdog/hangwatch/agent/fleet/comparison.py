@@ -56,7 +56,8 @@ class FleetComparison:
         """Return the calls of the ranks to be compared; None if one of them does not answer in time."""
         elsewhere = {rank: there for rank, there in self.scope.elsewhere.items() if not is_guest(rank)}
         theirs = {rank: one.waited for rank, (_, one) in elsewhere.items() if one.waited is not None}
-        chosen = choose_ranks(own, {**theirs, **self.local.arrivals.windows.waited}, [*own, *elsewhere])
+        nodes = {**dict.fromkeys(own, ""), **{rank: member.name for rank, (member, _) in elsewhere.items()}}
+        chosen = choose_ranks(own, {**theirs, **self.local.arrivals.windows.waited}, nodes)
         if not chosen:
             return {}
         streams = {rank: own[rank] for rank in chosen if rank in own}

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.peers import Members
-from hangwatch.agent.fleet.wire import LeaseNotice, Question, decode
+from hangwatch.agent.fleet.wire import UNHURRIED, LeaseNotice, Question, decode
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.sealed import REMEDY, is_sealed_otherwise
 from hangwatch.exchange.waiting import wait_within
@@ -199,7 +199,8 @@ class Link:
             return
         before, self.notice = self.notice, notice
         if before != notice and notice.holder != self.holder:
-            if notice.question != (before.question if before is not None else None):
+            asked = notice.question
+            if asked is not None and asked.kind not in UNHURRIED and (before is None or asked != before.question):
                 self.hurry()
             self.wake()
 

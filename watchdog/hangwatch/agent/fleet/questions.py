@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hangwatch.agent.fleet.link import Link
-from hangwatch.agent.fleet.wire import Answer, Question, QuestionKind, decode
+from hangwatch.agent.fleet.wire import UNHURRIED, Answer, Question, QuestionKind, decode
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture
@@ -49,7 +49,8 @@ class Inquiry:
     ) -> Question:
         """Ask all nodes and return the question, for ``collect``."""
         question = self.question = Question(uuid.uuid4().hex[:12], kind, ranks, operations, only, connections, seconds)
-        self.link.hurry()
+        if kind not in UNHURRIED:
+            self.link.hurry()
         await self.post()
         return question
 

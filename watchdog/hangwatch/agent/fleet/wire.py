@@ -22,6 +22,8 @@ _T = TypeVar("_T")
 
 
 QuestionKind = Literal["capture", "asked", "call_sites", "hardware", "calls", "profile"]
+#: Asked while a job goes on, again and again: nobody has to publish and read more often for it.
+UNHURRIED = frozenset({"calls", "profile"})
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):
