@@ -73,7 +73,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
 @pytest.mark.asyncio
 async def test_every_tool_only_reads_and_says_what_it_answers(state: Path) -> None:
     """A host may call them without asking: the hints say so, and results are typed."""
-    async with Client(make_server(state, remote=False)) as client:
+    async with Client(make_server(state)) as client:
         tools = (await client.list_tools()).tools
         assert len(tools) == 12
         for tool in tools:
@@ -86,7 +86,7 @@ async def test_every_tool_only_reads_and_says_what_it_answers(state: Path) -> No
 @pytest.mark.asyncio
 async def test_answers_stay_small_at_two_thousand_ranks(state: Path) -> None:
     """Ranks are sets, lists come in pages, and all pages together are all ranks."""
-    async with Client(make_server(state, remote=False)) as client:
+    async with Client(make_server(state)) as client:
         for tool in ("list_incidents", "get_incident", "who_waits_for_whom", "list_incident_ranks"):
             assert len(json.dumps(await call(client, tool))) < SMALL_CHARACTERS
         found = await call(client, "get_incident")
@@ -126,7 +126,7 @@ async def test_answers_on_a_node_stay_small_at_two_thousand_ranks(state: Path, m
     """What runs now, ten jobs of 2,048 ranks (a stand-in for what a node shows): the first answers, and all pages together."""
     view = LiveView(1, tuple(large_job(number) for number in range(10)))
     monkeypatch.setattr(node.NodeObserver, "view", lambda _: (view, []))
-    async with Client(make_server(state, remote=False)) as client:
+    async with Client(make_server(state)) as client:
         jobs = await call(client, "list_jobs")
         assert (len(jobs["jobs"]), jobs["total"], jobs["next_offset"]) == (4, 10, 4)
         ranks = await call(client, "list_job_ranks", job=view.jobs[3].id)
@@ -147,7 +147,7 @@ async def test_answers_on_a_node_stay_small_at_two_thousand_ranks(state: Path, m
 @pytest.mark.asyncio
 async def test_answers_on_ranks_of_a_large_incident_stay_small(state: Path) -> None:
     """A stack, and two ranks side by side, of 2,048."""
-    async with Client(make_server(state, remote=False)) as client:
+    async with Client(make_server(state)) as client:
         stack = await call(client, "stack_of_rank", rank=LARGE - 1)
         compared = await call(client, "compare_ranks", one=0, other=LARGE - 1)
         assert compared["diverge_at"][0] != compared["diverge_at"][1]
@@ -260,7 +260,7 @@ def test_redacted_lines_keep_their_numbers(before: str, after: str) -> None:
 @pytest.mark.asyncio
 async def test_what_is_refused_is_one_line(state: Path) -> None:
     """An unknown incident, a path in place of an id, a rank that is not there, a cause that is none."""
-    async with Client(make_server(state, remote=False)) as client:
+    async with Client(make_server(state)) as client:
         for tool, arguments, said in (
             ("get_incident", {"incident": "other"}, "no incident 'other'"),
             ("get_incident", {"incident": "../incidents/20261123T000000000Z-small"}, "no incident"),
@@ -280,7 +280,7 @@ async def test_what_is_refused_is_one_line(state: Path) -> None:
 @pytest.mark.asyncio
 async def test_the_pages_of_all_causes_are_resources(state: Path) -> None:
     """Listed with their titles, and each read by its address; and the skill beside them."""
-    async with Client(make_server(state, remote=True)) as client:
+    async with Client(make_server(state)) as client:
         listed = (await client.read_resource("hangwatch://causes")).contents[0].text
         for cause in list_pages():
             assert f"(hangwatch://causes/{cause})" in listed
@@ -293,7 +293,7 @@ async def test_the_pages_of_all_causes_are_resources(state: Path) -> None:
 @pytest.mark.asyncio
 async def test_the_skill_names_every_tool_and_no_other(state: Path) -> None:
     """What is in backquotes and looks like a tool is one."""
-    async with Client(make_server(state, remote=False)) as client:
+    async with Client(make_server(state)) as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}
     words = set(re.findall(r"`([a-z_]+)`", read_skill()))
     assert tools <= words
@@ -337,7 +337,7 @@ async def test_the_recorded_session_is_one_of_these_tools(state: Path) -> None:
     session = (DOCS / "mcp.md").read_text().partition("## A recorded session")[2]
     calls = re.findall(r"```\n(\w+)\(([^\n]*)\)\n```\n\n```json\n(.*?)```", session, re.DOTALL)
     assert len(calls) == session.count("```json") == 3
-    async with Client(make_server(state, remote=False)) as client:
+    async with Client(make_server(state)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         for name, arguments, answer in calls:
             given = set(re.findall(r"(?:^|, )(\w+)=", arguments))

@@ -1,21 +1,17 @@
-"""``hangwatch mcp`` as a coding agent uses it: the real client of the MCP SDK, over stdio and HTTP, on a real job that hangs."""
+"""``hangwatch mcp`` as a coding agent uses it: the real client of the MCP SDK, over stdio, on a real job that hangs."""
 
 from __future__ import annotations
 
-import asyncio
-import random
-import string
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from mcp import Client, StdioServerParameters
 
-from support import SOURCE_ROOT, Job, JobRunner, find_free_port, wait_for
+from support import SOURCE_ROOT, Job, JobRunner, wait_for
 
 pytestmark = pytest.mark.usefixtures("real")
 
@@ -174,46 +170,3 @@ async def test_a_bundle_is_diagnosed_by_its_path_and_doctor_answers(hanging: tup
         assert "stacks (py-spy)" in checked["fine"]
         nothing = await client.call_tool("diagnose_path", {"path": str(state.parent / "nowhere")})
         assert nothing.is_error
-
-
-@asynccontextmanager
-async def served(jobs: JobRunner, state: Path, token: str | None) -> AsyncIterator[str]:
-    """The address of a server over HTTP."""
-    environment = {"HANGWATCH_TOKEN": token} if token is not None else {}
-    job = jobs.hangwatch("mcp", "--state-dir", state, "--listen", f"127.0.0.1:{find_free_port()}", env=environment)
-    said = await asyncio.to_thread(job.wait_for_output, "/mcp\n", 60.0)
-    yield said.partition("MCP server at ")[2].split()[0]
-    job.process.terminate()
-    assert job.wait(60.0) == 0, job.stderr()
-
-
-@pytest.mark.asyncio
-async def test_over_http_the_rules_of_the_page_hold(jobs: JobRunner, hanging: tuple[Job, Path, Path]) -> None:
-    """The same tools but those that name paths; another site's page and a host that only resolves here are refused."""
-    _, _, state = hanging
-    async with served(jobs, state, None) as url:
-        async with Client(url, read_timeout_seconds=240.0) as client:
-            names = {tool.name for tool in (await client.list_tools()).tools}
-            assert "get_incident" in names
-            assert "diagnose_path" not in names
-            assert (await call(client, "get_incident"))["culprit_ranks"] == "0"
-        async with aiohttp.ClientSession() as session:
-            for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
-                async with session.post(url, json={}, headers=headers) as answer:
-                    assert answer.status == 403
-
-
-@pytest.mark.asyncio
-async def test_over_http_a_token_is_asked_for(jobs: JobRunner, hanging: tuple[Job, Path, Path]) -> None:
-    """Nothing without it, everything with it."""
-    _, _, state = hanging
-    token = "".join(random.choices(string.ascii_letters, k=20))
-    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "get_incident", "arguments": {}}}
-    headers = {"Accept": "application/json, text/event-stream"}
-    async with served(jobs, state, token) as url, aiohttp.ClientSession(headers=headers) as session:
-        for given, status in ((None, 401), ("wrong", 401), (token, 200)):
-            authorization = {"Authorization": f"Bearer {given}"} if given is not None else {}
-            async with session.post(url, json=request, headers=authorization) as answer:
-                assert answer.status == status
-                said = await answer.text()
-                assert ("culprit_ranks" in said) == (status == 200)

@@ -85,7 +85,6 @@ RUN_BY = {
     "diagnose stacks": _NOW,
     "diagnose train.log": "tests/e2e/test_e2e_training_logs.py::test_the_verdict_on_a_log_is_for_people",
     "diagnose output/ --json": "tests/e2e/test_e2e_training_logs.py::test_a_folder_gives_its_newest_run",
-    "mcp --listen 0.0.0.0:9754": "tests/assistant/test_mcp_session.py::test_over_http_a_token_is_asked_for",
 }  # fmt: skip
 PROJECT = msgspec.toml.decode((ROOT / "pyproject.toml").read_bytes())["project"]
 

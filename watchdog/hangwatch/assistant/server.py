@@ -126,11 +126,8 @@ class _Tools:
         return node.doctor(self._state_dir)
 
 
-def make_server(state_dir: Path, *, remote: bool) -> MCPServer[Any]:
-    """Return the server.
-
-    ``remote``: clients are on other machines; they may not name paths of this one.
-    """
+def make_server(state_dir: Path) -> MCPServer[Any]:
+    """Return the server. ``state_dir``: where incidents are stored."""
     server: MCPServer[Any] = MCPServer(
         "hangwatch",
         title="hangwatch",
@@ -151,9 +148,10 @@ def make_server(state_dir: Path, *, remote: bool) -> MCPServer[Any]:
         tools.stack_of_process,
         tools.compare_ranks,
         tools.source_around,
+        tools.diagnose_path,
         tools.doctor,
     ]
-    for answer in answers if remote else (*answers, tools.diagnose_path):
+    for answer in answers:
         server.add_tool(_in_one_line(answer), annotations=_READ_ONLY, structured_output=True)
     _add_resources(server)
     return server

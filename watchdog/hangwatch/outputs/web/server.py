@@ -104,15 +104,10 @@ async def start_server(
     Access(host, token).attach(application)
     if page is not None:
         page.attach(application)
-    return await serve(application, host, port)
+    return await _serve(application, host, port)
 
 
-async def serve(application: web.Application, host: str, port: int) -> RunningServer:
-    """Listen on ``host`` and ``port`` (0: any free one) and serve the application until stopped.
-
-    Raises:
-        ServerError: the address is in use, not permitted or not an address of this machine.
-    """
+async def _serve(application: web.Application, host: str, port: int) -> RunningServer:
     runner = web.AppRunner(
         application,
         access_log=None,
