@@ -64,7 +64,7 @@ def test_a_command_that_is_misspelt_is_guessed() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_names_commands_and_options(shell: str) -> None:
     """The script asks the program, which answers with its commands, and with the options of one."""
-    script = CliRunner().invoke(app, ["completion", shell])
+    script = CliRunner().invoke(app, prog_name="hangwatch", env={"_HANGWATCH_COMPLETE": f"{shell}_source"})
     assert script.exit_code == 0
     assert "_HANGWATCH_COMPLETE" in script.output
     if shell == "bash":

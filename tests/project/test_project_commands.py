@@ -80,7 +80,6 @@ RUN_BY = {
     "dump": _NOW,
     "check-config /etc/hangwatch/hangwatch.toml":
         "tests/e2e/test_e2e_daemon.py::test_a_configuration_is_checked_before_it_is_used",
-    "completion bash": "tests/cli/test_cli_help.py::test_completion_names_commands_and_options",
     "doctor": _NOW,
     "diagnose stacks": _NOW,
     "diagnose train.log": "tests/e2e/test_e2e_training_logs.py::test_the_verdict_on_a_log_is_for_people",

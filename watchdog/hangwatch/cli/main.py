@@ -37,7 +37,6 @@ SECTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "doctor": "Check that hangwatch works on this machine",
             "demo": "Run a small job that hangs, and diagnose it",
             "check-config": "Check a settings file",
-            "completion": "Print a script that completes commands in a shell",
             "mcp": "Serve read-only tools for coding agents",
         },
     }
