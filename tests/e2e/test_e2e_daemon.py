@@ -152,7 +152,7 @@ def _silence(manager: socket.socket) -> None:
 
 
 def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path: Path) -> None:
-    """``check-config`` says what is wrong where, shows what would be used without its secrets, and tells of a file too open."""
+    """``check-config`` says what is wrong where, and tells of a file too open."""
     file = tmp_path / "hangwatch.toml"
     file.write_text('listen = "nowhere"\n')
     wrong = jobs.hangwatch("check-config", file)
@@ -187,11 +187,6 @@ def test_a_configuration_is_checked_before_it_is_used(jobs: JobRunner, tmp_path:
     assert good.wait() == 0, good.stderr()
     assert ": valid" in good.stdout()
     assert "the exchange password but is readable by other users" in good.stdout()
-    shown = jobs.hangwatch("check-config", "--json", file)
-    assert shown.wait() == 0, shown.stderr()
-    assert "s3cret" not in shown.stdout()
-    assert json.loads(shown.stdout())["receivers"]["webhook"] == ["https://hooks.slack.com"]
-    assert json.loads(shown.stdout())["exchange"] == "rediss://h"
 
 
 def test_the_agent_ends_a_job_that_hangs_once_its_stacks_are_saved(node: Node, tmp_path: Path) -> None:
