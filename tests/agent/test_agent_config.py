@@ -61,40 +61,39 @@ def test_everything_that_can_be_said_comes_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "says"),
     [
-        ("stall_after = 60", 1, "unknown key stall_after; did you mean stall_after_s?"),
-        ('\n[on_hang]\naction = "stop"\nseverity = "critical"\n', 4, "unknown key on_hang.severity; did you mean min_severity?"),
-        ("[bundles]\n\nmax_count = 3\nzzz = 1", 4, "unknown key bundles.zzz; there are max_age_days, max_count, max_size_gb"),
-        ('log = { format = "json", colour = "red" }', 1, "unknown key log.colour"),
-        ("[reciever]\n", 1, "unknown key reciever; did you mean receivers?"),
-        ("bundles.max_cuont = 2", 1, "unknown key bundles.max_cuont; did you mean max_count?"),
+        ("stall_after = 60", "unknown key stall_after; did you mean stall_after_s?"),
+        ('\n[on_hang]\naction = "stop"\nseverity = "critical"\n', "unknown key on_hang.severity; did you mean min_severity?"),
+        ("[bundles]\n\nmax_count = 3\nzzz = 1", "unknown key bundles.zzz; there are max_age_days, max_count, max_size_gb"),
+        ('log = { format = "json", colour = "red" }', "unknown key log.colour"),
+        ("[reciever]\n", "unknown key reciever; did you mean receivers?"),
+        ("bundles.max_cuont = 2", "unknown key bundles.max_cuont; did you mean max_count?"),
         (
             '# one\n[on_hang]\naction = "explode"',
-            3,
             "on_hang.action: 'explode' is none of report, stop, restart, raise, exec:CMD",
         ),
-        ('[on_hang]\naction = "exec:  "', 2, "is none of report, stop, restart, raise, exec:CMD"),
-        ('[on_hang]\nmin_severity = "huge"', 2, "on_hang.min_severity: Invalid enum value 'huge'"),
-        ('[bundles]\nmax_count = "many"', 2, "bundles.max_count: Expected `int`, got `str`"),
-        ("[bundles]\nmax_count = 0", 2, "bundles.max_count: has to be greater than 0"),
-        ('[receivers]\nwebhook = [\n  "a",\n  7,\n]', 2, "receivers.webhook: Expected `str`, got `int`"),
-        ('[receivers]\nalertmanager = []\nwebhok = []', 3, "unknown key receivers.webhok; did you mean webhook?"),
-        ('[on_silent_failure]\naction = "raise"', 2, "on_silent_failure.action: 'raise' is for hangs alone"),
-        ("stall_after_s = -3", 1, "stall_after_s: -3 is negative"),
-        ('external_url = "watch.example.org"', 1, "external_url: 'watch.example.org' is no URL"),
-        ('\nrunbook_base_url = "docs/"', 2, "runbook_base_url: 'docs/' is no URL"),
-        ("listen = ", 1, "not TOML"),
-        ('listen = "a"\nlisten = "b"', 2, "not TOML"),
+        ('[on_hang]\naction = "exec:  "', "is none of report, stop, restart, raise, exec:CMD"),
+        ('[on_hang]\nmin_severity = "huge"', "on_hang.min_severity: Invalid enum value 'huge'"),
+        ('[bundles]\nmax_count = "many"', "bundles.max_count: Expected `int`, got `str`"),
+        ("[bundles]\nmax_count = 0", "bundles.max_count: has to be greater than 0"),
+        ('[receivers]\nwebhook = [\n  "a",\n  7,\n]', "receivers.webhook: Expected `str`, got `int`"),
+        ('[receivers]\nalertmanager = []\nwebhok = []', "unknown key receivers.webhok; did you mean webhook?"),
+        ('[on_silent_failure]\naction = "raise"', "on_silent_failure.action: 'raise' is for hangs alone"),
+        ("stall_after_s = -3", "stall_after_s: -3 is negative"),
+        ('external_url = "watch.example.org"', "external_url: 'watch.example.org' is no URL"),
+        ('\nrunbook_base_url = "docs/"', "runbook_base_url: 'docs/' is no URL"),
+        ("listen = ", "not TOML: Invalid value (at"),
+        ('listen = "a"\nlisten = "b"', "not TOML"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, line: int, says: str) -> None:
-    """Unknown keys, wrong values and broken TOML are refused in one line: file, line, key, and what there is instead."""
+def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, says: str) -> None:
+    """Unknown keys, wrong values and broken TOML are refused in one line: file, key, and what there is instead."""
     file = tmp_path / "hangwatch.toml"
     file.write_text(text)
     with pytest.raises(UserError) as caught:
         read_config(file)
-    assert str(caught.value).startswith(f"{file}:{line}: ")
+    assert str(caught.value).startswith(f"{file}: ")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -102,7 +101,7 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, line: int, 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     """Missing, not text, a folder: one line each."""
     (tmp_path / "binary").write_bytes(b"\n\xff\xfe")
-    for name, says in (("missing", "No such file"), ("binary", ":2: not UTF-8"), (".", "Is a directory")):
+    for name, says in (("missing", "No such file"), ("binary", ": not UTF-8"), (".", "Is a directory")):
         with pytest.raises(UserError, match=says):
             read_config(tmp_path / name)
 

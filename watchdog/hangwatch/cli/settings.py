@@ -178,12 +178,12 @@ def combine(given: Mapping[str, object], config: Path | None = None) -> Settings
     import msgspec
 
     from hangwatch.config.settings import Settings
-    from hangwatch.config.toml import find_place, read_config
+    from hangwatch.config.toml import read_config
     from hangwatch.model.errors import UserError
 
     settings = Settings()
     if config is not None:
-        settings = check_addresses(read_config(config), lambda setting: f"{find_place(config, setting)}: {setting}")
+        settings = check_addresses(read_config(config), lambda setting: f"{config}: {setting}")
     for option in OPTIONS.values():
         value = given.get(option.parameter)
         if value in (None, "", ()):

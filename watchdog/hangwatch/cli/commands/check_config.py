@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check_config(file: Path) -> None:
     """Check a settings file (TOML).
 
-    Exit status 0: valid; 2: invalid, with the line and key of the error.
+    Exit status 0: valid; 2: invalid, with the key of the error.
     """
     import stat
 
