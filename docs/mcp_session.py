@@ -76,19 +76,11 @@ async def session(state: Path) -> None:
         )
         culprit, others = found["sides"]
         fork = int(re.findall(r":([0-9]+)\)", compared["diverge_at"][0])[0])
-        answer = await ask(
-            client,
-            "The code around that line:",
-            "source_around",
-            "lines",
-            "in_stacks",
-            file=culprit["file"],
-            line=fork,
-            around=3,
-        )
+        source = dict(enumerate(Path(culprit["file"]).read_text().splitlines(), 1))
+        around = "\n".join(f"{n}: {source[n]}".rstrip() for n in range(fork - 3, fork + 4) if n in source)
+        print(f"\nThe file, which the agent opens itself, around that line:\n\n```python\n{around}\n```")
         print(f"\nThe remedy is on the cause's page, `{found['cause']['page']}`.")
-        above = [line for line in answer["lines"] if " if " in line and int(line.partition(":")[0]) < fork]
-        condition = above[-1].partition(":")[2].strip()
+        condition = next(line for line in reversed(list(source.values())[: fork - 1]) if " if " in line).strip()
         call = compared["diverge_at"][0].partition(": ")[2]
         print(f"\n> **Answer:** `{call}` in line {fork} of `train.py` runs only under `{condition}`.")
         print(

@@ -192,18 +192,6 @@ class ComparedRanks:
 
 
 @dataclass(frozen=True)
-class SourceAnswer:
-    """Lines of a file that is in an incident's stacks. ``changed``: the file was modified after the capture."""
-
-    file: str
-    lines: tuple[str, ...]
-    first_line: int
-    total_lines: int
-    in_stacks: tuple[int, ...]
-    changed: bool
-
-
-@dataclass(frozen=True)
 class GroupLine:
     """How far a process group is. ``in_flight_s``: seconds without progress of the operation in flight, None if none is."""
 

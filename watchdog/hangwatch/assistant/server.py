@@ -25,12 +25,10 @@ from hangwatch.assistant.answers import (
     IncidentPage,
     JobPage,
     RankPage,
-    SourceAnswer,
     StackAnswer,
     WaitsAnswer,
 )
 from hangwatch.assistant.skill import read_skill
-from hangwatch.assistant.source import source_around
 from hangwatch.assistant.verdict import CAUSES, describe_incident
 from hangwatch.causes.knowledge import PageError, list_pages, read_page, read_text
 from hangwatch.model.errors import PlainError
@@ -105,16 +103,6 @@ class _Tools:
         """Compare two ranks: where their main threads diverge, and how far each is in the groups that both are in."""
         return incidents.compare_ranks(*incidents.read_whole(self._state_dir, incident), one, other)
 
-    def source_around(
-        self,
-        file: Annotated[str, Field(description="A file that is in the incident's stacks, as an answer names it.")],
-        line: Annotated[int, Field(description="The line in the middle, from 1.", ge=1)],
-        incident: Wanted = LATEST,
-        around: Annotated[int, Field(description="Lines on either side.", ge=0, le=20)] = 10,
-    ) -> SourceAnswer:
-        """Return lines of source around a line, without secrets. Only files that are in the incident's stacks can be read."""
-        return source_around(*incidents.read_whole(self._state_dir, incident), file, line, around)
-
     def diagnose_path(
         self, path: Annotated[str, Field(description="A folder, file or archive on this machine.")]
     ) -> IncidentAnswer:
@@ -147,7 +135,6 @@ def make_server(state_dir: Path) -> MCPServer[Any]:
         tools.stack_of_rank,
         tools.stack_of_process,
         tools.compare_ranks,
-        tools.source_around,
         tools.diagnose_path,
         tools.doctor,
     ]

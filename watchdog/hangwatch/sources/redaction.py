@@ -100,12 +100,6 @@ def redact_code(text: str) -> str:
     return _hide_shapes(_LITERAL.sub(hide, text))
 
 
-def redact_lines(source: str) -> list[str]:
-    """Return the lines of a source file as ``redact_code`` returns them; keys of several lines are hidden whole."""
-    flat = _SECRET_VALUE.sub(lambda found: REDACTED + "\n" * found[0].count("\n"), source)
-    return [redact_code(line) for line in flat.split("\n")]
-
-
 def hide_named(name: str, value: str) -> str:
     """Return the value of a variable; our mark instead if the name says that it is secret."""
     return REDACTED if _names_secret(name) else redact_text(value)
