@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-
-from hangwatch.cli.options import SectionCommand, as_json, state_dir
-
-if TYPE_CHECKING:
-    from hangwatch.model.live import LiveView
-
 import msgspec
 
 from hangwatch.agent.host.stall_timeouts import StallTimeout, read_stall_timeouts
+from hangwatch.cli.options import SectionCommand, as_json, state_dir
 from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveJob, LiveView
 from hangwatch.outputs.archive import Archive
@@ -134,7 +128,6 @@ def status(once: bool, as_json: bool, state_dir: Path | None) -> None:
     """
     import time
 
-    from hangwatch.cli.commands.status import FromAgents, status_rows
     from hangwatch.cli.common import print_json, stdout_console
     from hangwatch.config.directories import default_state_dir
     from hangwatch.outputs.terminal.rank_table import render_view
