@@ -14,9 +14,8 @@ from hangwatch.causes.knowledge import list_pages, read_page
 from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.judged import judge
 from hangwatch.diagnosis.registry import explain
-from hangwatch.diagnosis.sides import name_side
 from hangwatch.diagnosis.summary import summarize
-from hangwatch.diagnosis.verdict import diagnose
+from hangwatch.diagnosis.verdict import diagnose, name_side
 from hangwatch.model.incident import Cause
 from hangwatch.model.stacks import Block, Frame
 from hangwatch.outputs.wording import show_divergence

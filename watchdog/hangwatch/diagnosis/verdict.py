@@ -13,7 +13,7 @@ from hangwatch.analysis.divergence.relate import Difference
 from hangwatch.analysis.operations.alignment import SequenceSide
 from hangwatch.analysis.operations.signatures import describe
 from hangwatch.analysis.patience import Patience
-from hangwatch.analysis.places import call_path, source_lines
+from hangwatch.analysis.places import call_path, call_site, source_lines
 from hangwatch.analysis.ranks.views import view_rank
 from hangwatch.causes.calibration import is_whole
 from hangwatch.causes.match import Match
@@ -21,7 +21,6 @@ from hangwatch.diagnosis.causes import to_causes
 from hangwatch.diagnosis.failure import judge_failure
 from hangwatch.diagnosis.judged import SEVERITY, Judged, judge, window_of
 from hangwatch.diagnosis.registry import explain
-from hangwatch.diagnosis.sides import name_side
 from hangwatch.diagnosis.slow import diagnose_slowness
 from hangwatch.diagnosis.summary import summarize, summarize_healthy
 from hangwatch.diagnosis.training import describe_training, diagnose_training
@@ -244,3 +243,26 @@ def _silent_divergence(case: Case, difference: Difference, one: int, other: int)
         culprit_op=describe(here[one]),
         others_op=describe(here[other]),
     )
+
+
+def name_side(case: Case, first: Match) -> Case:
+    """Return the case with one side of a tie as its culprits: the one that did what the ``first`` cause says.
+
+    Return it unchanged if the waits already name culprits, the cause leaves it open, or there are more than two sides.
+    """
+    blame = case.blame
+    if blame.shape != "cycle" or blame.waiting or first.side not in blame.culprits:
+        return case
+    places = {rank: _place_of_side(case, rank) for rank in blame.culprits}
+    culprits = tuple(rank for rank, place in places.items() if place == places[first.side])
+    others = tuple(rank for rank in places if rank not in culprits)
+    if len({places[rank] for rank in others}) != 1:
+        return case
+    return replace(case, blame=replace(blame, culprits=culprits, waiting=others))
+
+
+def _place_of_side(case: Case, rank: int) -> object:
+    """Return what the ranks of one side share: what they called where the ranks diverged, else the line they are in."""
+    diverged_at = case.blame.diverged_at
+    side = diverged_at.side_of(rank) if diverged_at is not None else None
+    return side.ranks if side is not None else call_site(case.side_frames(rank)) or rank

@@ -16,7 +16,7 @@ from hangwatch.model.text import describe_job, title_job
 class LiveRank(msgspec.Struct, frozen=True):
     """One rank.
 
-    ``state``: a word of ``model.states``. ``beat_age_s``: None without a probe. ``frame``: its top frame, if read.
+    ``state``: one word. ``beat_age_s``: None without a probe. ``frame``: its top frame, if read.
     ``name``: its name, if it is of another world than the job's own.
     """
 

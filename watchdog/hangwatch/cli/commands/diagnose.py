@@ -22,8 +22,7 @@ def diagnose(path: Path, form: str | None, as_json: bool, verbose: bool) -> None
 
     Exit status 0: no hang found; 1: hang found; 2: no usable data.
     """
-    from hangwatch.cli.common import hang_status
-    from hangwatch.cli.printing import print_incident, show_progress
+    from hangwatch.cli.common import hang_status, print_incident, show_progress
     from hangwatch.postmortem.artifacts import read_artifacts
     from hangwatch.postmortem.verdict import diagnose_artifacts
 

@@ -27,7 +27,7 @@ def report(incident: str, form: str, as_json: bool, state_dir: Path | None) -> N
 
     Exit status 0: printed; 2: no such incident.
     """
-    from hangwatch.cli.printing import print_incident, show_progress
+    from hangwatch.cli.common import print_incident, show_progress
     from hangwatch.config.directories import default_state_dir
     from hangwatch.model.errors import UserError
     from hangwatch.outputs.bundle.find import find_incident

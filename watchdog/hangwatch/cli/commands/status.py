@@ -56,7 +56,7 @@ def _with_incident(job: LiveJob, incident: Incident | None) -> LiveJob:
 class StatusRow(msgspec.Struct, frozen=True):
     """One rank in one group. ``in_flight_s`` is None if nothing is in flight; ``behind``: operations behind the fastest rank.
 
-    ``state`` is a word of ``model.states``; ``frame`` the main thread's top frame; ``incident`` the id of the job's incident.
+    ``state`` is one word; ``frame`` the main thread's top frame; ``incident`` the id of the job's incident.
     ``stall_after_s``, ``stall_why``: after how long a stall of the job would be reported now, and why; null without an agent.
     """
 

@@ -9,13 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
+from types import MappingProxyType
 
 from markupsafe import Markup
 
-from hangwatch.model.states import RANK_STATES
 from hangwatch.model.text import short_ranks
 from hangwatch.outputs.html.elements import join, plain, text
 
+#: What each state means, the most important first. Documents and metrics hold the words as they are, and so do texts.
+RANK_STATES: Mapping[str, str] = MappingProxyType(
+    {
+        "lost": "the process is gone",
+        "stopped": "stopped by a signal or a frozen cgroup",
+        "stuck": "makes no progress, and does not wait for another rank",
+        "busy": "works outside any collective",
+        "waiting": "waits for other ranks",
+        "communicating": "in a collective",
+        "running": "outside any collective",
+        "unprobed": "runs without the probe",
+        "unknown": "no information",
+    }
+)
 #: Up to this many ranks, each is a tile of its own.
 MAX_TILES = 64
 #: Squares in a row; both are multiples of a block of 8 (the ranks of a typical node), and blocks are separated by a gap.
