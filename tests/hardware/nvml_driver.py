@@ -88,9 +88,6 @@ class Driver:
     def nvmlDeviceGetEnforcedPowerLimit(self, gpu: FakeGpu) -> int:
         return 700_000 if self._there(gpu) else 0
 
-    def nvmlDeviceGetMemoryInfo(self, gpu: FakeGpu) -> Any:
-        return SimpleNamespace(used=self._there(gpu) and 1 << 30, total=80 << 30)
-
     def nvmlDeviceGetNvLinkState(self, gpu: FakeGpu, link: int) -> int:
         if link not in self._there(gpu).links:
             raise NVMLError(3)

@@ -31,8 +31,6 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     utilization: float | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
-    memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
     links_down: tuple[int, ...] = ()
     link_errors: dict[str, int] = {}
     xids: tuple[int, ...] = ()

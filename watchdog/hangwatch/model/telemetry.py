@@ -72,7 +72,6 @@ class TrainerSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     nan_filter: bool | None = None
     logging_steps: float | None = None
-    max_steps: int | None = None
     dtype: str | None = None
     gradient_accumulation_steps: int | None = None
     output_dir: str | None = None

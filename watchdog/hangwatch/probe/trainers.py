@@ -145,7 +145,6 @@ def read_trainer_settings(trainer: Any) -> dict[str, Any] | None:
         name=type(trainer).__name__,
         nan_filter=values.get("logging_nan_inf_filter"),
         logging_steps=values.get("logging_steps"),
-        max_steps=values.get("max_steps"),
         dtype="bf16" if values.get("bf16") else "fp16" if values.get("fp16") else "fp32",
         gradient_accumulation_steps=values.get("gradient_accumulation_steps"),
         output_dir=values.get("output_dir"),

@@ -139,7 +139,7 @@ def _read_gpu(nvml: Any, index: int, handle: Any) -> GpuReading:
             pass
         return None
 
-    pci, use, memory = ask("nvmlDeviceGetPciInfo"), ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetMemoryInfo")
+    pci, use = ask("nvmlDeviceGetPciInfo"), ask("nvmlDeviceGetUtilizationRates")
     power, limit = ask("nvmlDeviceGetPowerUsage"), ask("nvmlDeviceGetEnforcedPowerLimit")
     links = {
         link: bool(up)
@@ -161,8 +161,6 @@ def _read_gpu(nvml: Any, index: int, handle: Any) -> GpuReading:
         utilization=use.gpu / 100 if use is not None else None,
         power_w=power / 1000 if power is not None else None,
         power_limit_w=limit / 1000 if limit is not None else None,
-        memory_used_bytes=int(memory.used) if memory is not None else None,
-        memory_total_bytes=int(memory.total) if memory is not None else None,
         links=links,
         errors=errors,
         pids=tuple(sorted({int(p.pid) for p in ask("nvmlDeviceGetComputeRunningProcesses") or ()})),
