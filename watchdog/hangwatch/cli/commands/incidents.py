@@ -25,6 +25,8 @@ def incidents(only_open: bool, as_json: bool, state_dir: Path | None) -> None:
 
     State: open, over, or dump (written by `hangwatch dump`). Print one with: hangwatch report INCIDENT.
     """
+    import msgspec
+
     from hangwatch.cli.common import print_json, stdout_console
     from hangwatch.config.directories import default_state_dir
     from hangwatch.model.numbers import name_guests
@@ -36,7 +38,7 @@ def incidents(only_open: bool, as_json: bool, state_dir: Path | None) -> None:
     folder = state_dir or default_state_dir()
     found = [one for one in Archive(folder).list() if one.open or not only_open]
     if as_json:
-        print_json([_to_json(one) for one in found])
+        print_json([{"state": one.state, **msgspec.structs.asdict(one)} for one in found])
         return
     console = stdout_console()
     if not found:
@@ -60,22 +62,3 @@ def incidents(only_open: bool, as_json: bool, state_dir: Path | None) -> None:
             *(part for line, one in zip(others, rows, strict=True) for part in (line, (Span("  "), one[-1]))),
         ]
     console.print(lines)
-
-
-def _to_json(one: IncidentSummary) -> dict[str, object]:
-    """Return the fields for programs; ``incident.json`` has the rest."""
-    return {
-        "id": one.id,
-        "state": one.state,
-        "job": one.job,
-        "title": one.title,
-        "onset_at": one.onset_at,
-        "ended_at": one.ended_at,
-        "kind": one.kind,
-        "proven": one.proven,
-        "severity": one.severity,
-        "culprit_ranks": one.culprit_ranks,
-        "names": one.names,
-        "cause": one.cause,
-        "summary": one.summary,
-    }
