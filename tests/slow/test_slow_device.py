@@ -7,7 +7,7 @@ from arrivals import STEP_NS, SimulatedJob, Work, slow
 
 from hangwatch.model.collectives import DeviceTime, Group, Operation
 from hangwatch.slow.arrival import LateRank
-from hangwatch.slow.flight import make_calls, on_one_clock
+from hangwatch.slow.flight import make_calls, of_largest_groups, on_one_clock
 from hangwatch.slow.follow import Following, Process, Windows
 from hangwatch.slow.words import describe
 from hangwatch.sources.flight.recorder import parse_timed
@@ -21,7 +21,7 @@ STEPS = 60
 def look(windows: Windows, following: Following) -> None:
     """A look, if enough is new."""
     if (streams := windows.newest()) is not None:
-        following.look(on_one_clock(streams))
+        following.look(of_largest_groups(on_one_clock(streams)))
 
 
 def follow(shape: str, work: Work, looks: int = 3) -> LateRank | None:

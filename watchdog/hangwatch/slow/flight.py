@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -72,18 +72,41 @@ def on_one_clock(streams: Streams) -> Streams:
     for call in chain.from_iterable(streams.values()):
         if call.left_ns is not None:
             ends[call.shared] = min(call.left_ns, ends.get(call.shared, call.left_ns))
-    return {rank: list(_with_ends(calls, ends)) for rank, calls in streams.items()}
+    return {
+        rank: [
+            msgspec.structs.replace(
+                call, at_ns=call.at_ns + ends[call.shared] - call.left_ns, left_ns=ends[call.shared]
+            )
+            for call in calls
+            if call.left_ns is not None
+        ]
+        for rank, calls in streams.items()
+    }
 
 
-def _with_ends(calls: Sequence[Call], ends: Mapping[tuple[Hashable, int], int]) -> Iterator[Call]:
-    before_ns = None
+def of_largest_groups(streams: Streams) -> Streams:
+    """Return the calls in each rank's largest groups, with its own time before each, if they were on devices.
+
+    Most peers share the ends of these, and an error in them is the same for all. Ends in smaller groups have errors of their own.
+    They do not count: only the time that operations took there is subtracted from the rank's own time.
+    """
+    if not are_on_device(streams):
+        return streams
+    return {rank: list(_of_largest(calls)) for rank, calls in streams.items()}
+
+
+def _of_largest(calls: Sequence[Call]) -> Iterator[Call]:
+    before_ns, between_ns = None, 0
+    largest = max((len(call.members) for call in calls), default=0)
     for call in calls:
-        took_ns = call.left_ns - call.at_ns if call.left_ns is not None else 0
-        left_ns = ends[call.shared]
-        at_ns = left_ns - took_ns
-        work_ns = at_ns - before_ns if before_ns is not None else 0
-        yield msgspec.structs.replace(call, at_ns=at_ns, left_ns=left_ns, work_ns=work_ns)
-        before_ns = left_ns
+        if call.left_ns is None:
+            continue
+        if len(call.members) < largest:
+            between_ns += call.left_ns - call.at_ns
+            continue
+        work_ns = call.at_ns - before_ns - between_ns if before_ns is not None else 0
+        yield msgspec.structs.replace(call, work_ns=work_ns)
+        before_ns, between_ns = call.left_ns, 0
 
 
 def _call(operation: Operation, time: DeviceTime | None) -> Call:

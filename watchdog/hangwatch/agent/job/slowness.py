@@ -27,7 +27,7 @@ from hangwatch.model.capture import Capture
 from hangwatch.model.live import LastToJoin
 from hangwatch.model.slowness import Profile, Slowness
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
-from hangwatch.slow.flight import on_one_clock
+from hangwatch.slow.flight import of_largest_groups, on_one_clock
 from hangwatch.slow.follow import NEW, STEPS, Following
 from hangwatch.slow.timeline import Streams
 from hangwatch.slow.words import describe
@@ -154,7 +154,7 @@ class SlownessWatch:
     def _judge(self, streams: Streams) -> None:
         if self.comparison.one_clock:
             self.local.arrivals.windows.find_last()
-        self._following.look(on_one_clock(streams), one_clock=self.comparison.one_clock)
+        self._following.look(of_largest_groups(on_one_clock(streams)), one_clock=self.comparison.one_clock)
 
     async def _profile(self, found: LateRank) -> tuple[Profile, ...]:
         """Watch the late rank and a usual one for some steps; empty if that cannot be, or if a step takes too long."""
