@@ -148,25 +148,6 @@ def test_a_hang_is_restarted_by_torchrun(jobs: JobRunner, tmp_path: Path) -> Non
     assert [one.action for one in read_audit(bundle).actions] == ["restart"]
 
 
-@pytest.mark.usefixtures("long")
-def test_a_run_that_is_watched_already_gets_no_second_agent(jobs: JobRunner, tmp_path: Path) -> None:
-    """Under ``hangwatch run``."""
-    launcher = (
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "1",
-        "--logs-specs",
-        "hangwatch",
-    )
-    script = (JOBS / "training.py", "--steps", "3", "--pause-s", "0")
-    job = jobs.hangwatch("run", "--state-dir", tmp_path, "--", *launcher, *script)
-    assert job.wait(180.0) == 0
-    assert job.stderr().count("hangwatch: watching") == 1
-
-
 def test_a_pid_that_is_none_is_one_line(jobs: JobRunner, tmp_path: Path) -> None:
     """Nothing is started: a launcher may also fail before its agent is there."""
     gone = jobs.start([sys.executable, "-c", ""])

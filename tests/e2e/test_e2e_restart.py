@@ -139,14 +139,6 @@ def test_a_proven_deadlock_that_comes_again_stops_the_job(jobs: JobRunner, tmp_p
     assert [process for process in run.job.members() if process.is_running()] == []
 
 
-def test_a_job_that_fails_is_not_run_again(jobs: JobRunner, tmp_path: Path) -> None:
-    """A failure is no hang: the status is the command's own."""
-    command = (*torchrun(JOBS / "steady.py"), "--steps", "3", "--status", "3")
-    job = jobs.hangwatch("run", "--on-hang", "restart", "--state-dir", tmp_path / "state", "--", *command, env=_RANKS)
-    assert job.wait(_TIME_LIMIT_S) == 1
-    assert "again" not in job.stderr()
-
-
 @pytest.mark.usefixtures("long")
 def test_a_job_that_is_submitted_again_has_its_history(jobs: JobRunner, tmp_path: Path) -> None:
     """A second ``run`` of the same name counts on; its command learns of it, and of the restart that it is run beside.
