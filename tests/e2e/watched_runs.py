@@ -65,6 +65,11 @@ def find_bundles(state_dir: Path) -> tuple[Path, ...]:
     return tuple(sorted(path.parent for path in state_dir.glob("incidents/*/incident.json")))
 
 
+def listening_ports(pid: int) -> set[int]:
+    """The TCP ports that a process listens on."""
+    return {c.laddr.port for c in psutil.Process(pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+
+
 def torchrun(script: Path, *arguments: str, nproc: int = 2, max_restarts: int = 0) -> tuple[str, ...]:
     """The command that starts a job program on this node."""
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc))
