@@ -161,6 +161,18 @@ def captures_total(metrics_url: str) -> float:
     return 0.0
 
 
+def assert_has_the_verdict(job: Job, summary: str, error_file: Path) -> None:
+    """Both ranks of ``raising.py`` caught it and cleaned up to the end, and torchrun's error file has it as the reason."""
+    lines = job.stdout().splitlines()
+    for rank in (0, 1):
+        (caught,) = [line for line in lines if line.startswith(f"rank {rank} caught: ")]
+        assert summary in caught
+        assert f"rank {rank} has cleaned up 3" in lines
+    reason = error_file.read_text()
+    assert "HangDetected" in reason
+    assert summary.partition(":")[0] in reason
+
+
 def start_ray(start: Callable[[], Job]) -> Job:
     """A job whose Ray has started.
 
