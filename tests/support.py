@@ -310,10 +310,12 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 
 def _marked(tokens: Iterable[str]) -> Iterator[psutil.Process]:
     """Living processes that carry one of the tokens."""
-    wanted = set(tokens)
-    for process in psutil.process_iter():
-        if _environment(process).get(MARKER) in wanted and is_alive(process):
-            yield process
+    marks = [f"{MARKER}={token}\0".encode() for token in tokens]
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+            environment = Path(f"/proc/{pid}/environ").read_bytes()  # psutil takes six times as long, and tests poll
+            if any(mark in environment for mark in marks) and is_alive(process := psutil.Process(pid)):
+                yield process
 
 
 def _end_all(tokens: set[str], timeout_s: float) -> None:

@@ -35,7 +35,6 @@ _RANDOM_STEP = random.randrange(2, 40)
 _MOMENTS: dict[str, Callable[[Job], bool]] = {
     "launcher-started": _launched,
     "before-torch-is-loaded": lambda job: "started" in job.stdout(),
-    "middle-of-training": lambda job: "step 5:" in job.stdout(),
     "during-a-look": _looking,
     "any-step": lambda job: f"step {_RANDOM_STEP}:" in job.stdout(),
 }
@@ -56,16 +55,16 @@ def _check_survival(jobs: JobRunner, tmp_path: Path, undisturbed: str, moment: s
 
 
 def test_the_job_survives_the_agent(jobs: JobRunner, tmp_path: Path, undisturbed: str) -> None:
-    """Losses and weights are the same to the last bit, nothing else is printed, and the launcher's status is 0."""
-    _check_survival(jobs, tmp_path, undisturbed, "middle-of-training")
+    """Killed while it reads a rank's stack. Losses, weights and output are the same to the last bit; torchrun's status is 0."""
+    _check_survival(jobs, tmp_path, undisturbed, "during-a-look")
 
 
 @pytest.mark.usefixtures("long")
 @pytest.mark.parametrize(
     "moment",
     [
-        *("launcher-started", "during-a-look"),
-        *(pytest.param(moment, marks=pytest.mark.soak) for moment in ("before-torch-is-loaded", "any-step")),
+        "launcher-started",
+        *(pytest.param(one, marks=pytest.mark.soak) for one in ("before-torch-is-loaded", "any-step")),
     ],
 )
 def test_the_job_survives_the_agent_at_any_moment(

@@ -119,7 +119,7 @@ def test_a_worker_that_reads_in_the_middle_of_a_request_is_found(jobs: JobRunner
     assert not any(one.proven for one in found)
 
 
-@pytest.mark.usefixtures("long")
+@pytest.mark.soak  # of the corpus: server-worker-reads-a-pipe; test_e2e_worlds_apart.py names such a worker on two hosts
 def test_a_worker_of_an_engine_is_named_by_its_world(jobs: JobRunner, tmp_path: Path) -> None:
     """Trainer 0 sends weights to a server of two workers; worker 1 reads a pipe that nobody writes to: a chain of two worlds."""
     state = tmp_path / "state"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from cluster import NODES, Cluster, assert_licence_is_awaited
-from watched_runs import find_bundles, read_incident, torchrun
+from watched_runs import find_bundles, listening_ports, read_incident
 
 from hangwatch.exchange.tcpstore import DEFAULT_PORT
 from hangwatch.model.incident import Incident
@@ -35,11 +34,6 @@ def wait_for_training(folder: Path) -> None:
     """Wait until both ranks have taken some steps."""
     files = [folder / f"step-{rank}" for rank in (0, 1)]
     wait_for(lambda: all(f.exists() and int(f.read_text() or 0) > 20 for f in files), 120.0, "the job to train")
-
-
-def listening_ports(pid: int) -> set[int]:
-    """The TCP ports that a process listens on."""
-    return {c.laddr.port for c in psutil.Process(pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN}
 
 
 def test_two_runs_join_by_themselves(jobs: JobRunner, tmp_path: Path) -> None:
@@ -79,22 +73,6 @@ def test_local_turns_it_off(jobs: JobRunner, tmp_path: Path) -> None:
     wait_for(lambda: incidents(tmp_path, 0), 90.0, "the node that waits to say so")
     assert any("no agent reports rank 1" in what for what in incidents(tmp_path, 0)[0].missing)
     assert not any("spans nodes" in run.stderr() for run in runs)
-
-
-@pytest.mark.usefixtures("long")
-def test_a_job_of_one_node_changes_nothing(jobs: JobRunner, tmp_path: Path) -> None:
-    """Its agent opens no port but its page's, and does not load torch."""
-    state = tmp_path / "state"
-    run = jobs.hangwatch(
-        "run", "--state-dir", state, "--stall-after", "6", "--", *torchrun(JOBS / "nodes.py", str(tmp_path))
-    )
-    wait_for_training(tmp_path)
-    (tmp_path / "hang-1").touch()
-    (bundle,) = wait_for(lambda: find_bundles(state), 90.0, "the verdict: the job was watched all along")
-    assert_licence_is_awaited(read_incident(bundle), 1)
-    assert len(listening_ports(run.pid)) == 1
-    assert "libtorch" not in Path(f"/proc/{run.pid}/maps").read_text()
-    assert "spans nodes" not in run.stderr()
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_of_work_of_all_nothing_is_said(outcome: Outcome) -> None:
     _assert_nothing_is_said(outcome)
 
 
-@pytest.mark.usefixtures("long")
+@pytest.mark.soak  # CI replays its like: eval-list-of-dicts-alike of the recorded controls
 @pytest.mark.parametrize("outcome", ["even-tuple-labels"], indirect=True)
 def test_labels_of_the_same_structure_are_never_blamed(outcome: Outcome) -> None:
     """Labels that are a tuple of as many tensors on every rank are gathered without a word."""

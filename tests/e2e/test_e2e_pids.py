@@ -80,7 +80,7 @@ def test_ten_thousand_short_lived_processes(apart: Apart, tmp_path: Path, undist
 @pytest.mark.skipif(
     not _LAST_PID.exists(), reason="this kernel cannot be told which pid is next (CONFIG_CHECKPOINT_RESTORE)"
 )
-@pytest.mark.parametrize("newcomer", ["stranger", "rank"])
+@pytest.mark.parametrize("newcomer", ["rank", pytest.param("stranger", marks=pytest.mark.soak)])
 def test_a_pid_that_is_given_away_again(apart: Apart, tmp_path: Path, newcomer: str) -> None:
     """A rank dies and somebody else has its pid at once: the rank is lost, the other is not looked at, and it is not ended."""
     agent = apart.start_agent('[on_hang]\naction = "stop"\n')

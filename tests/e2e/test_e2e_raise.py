@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster import NODES, SECRET, Cluster
-from watched_runs import ACT_AFTER_S, STALL_AFTER_S, find_bundles, read_incident, torchrun
+from watched_runs import ACT_AFTER_S, STALL_AFTER_S, assert_has_the_verdict, find_bundles, read_incident, torchrun
 
 from hangwatch.model.errors import EXIT_STOPPED
 from hangwatch.outputs.push.audit import read_audit
@@ -35,32 +35,15 @@ def read_outcome(folder: Path) -> tuple[str, str]:
     return read_incident(bundle).verdict.summary, taken.outcome
 
 
-def _assert_ends_with_the_verdict(jobs: JobRunner, folder: Path, wait: str) -> None:
-    """Whoever waits and whoever is waited for catch it, clean up to the end, and torchrun's error file has it as the reason."""
-    job = start(jobs, folder, wait)
-    assert job.wait(_TIME_LIMIT_S) == 1, job.stderr()
-    summary, outcome = read_outcome(folder)
-    assert outcome == "raised in ranks 0-1"
-    lines = job.stdout().splitlines()
-    for rank in (0, 1):
-        (caught,) = [line for line in lines if line.startswith(f"rank {rank} caught: ")]
-        assert summary in caught
-        assert f"rank {rank} has cleaned up 3" in lines
-    reason = (folder / "error.json").read_text()
-    assert "HangDetected" in reason
-    assert summary.split(":")[0] in reason
-
-
-def test_a_wait_of_gloo_ends_with_the_verdict(jobs: JobRunner, tmp_path: Path) -> None:
-    """The one that most programs are in."""
-    _assert_ends_with_the_verdict(jobs, tmp_path, "all_reduce")
-
-
-@pytest.mark.soak
+@pytest.mark.soak  # ``test_e2e_logs_specs.py`` has the one that most programs are in, all_reduce
 @pytest.mark.parametrize("wait", ["all_gather", "barrier", "recv"])
-def test_other_waits_of_gloo_end_with_the_verdict(jobs: JobRunner, tmp_path: Path, wait: str) -> None:
-    """The same of collectives that wait elsewhere in torch."""
-    _assert_ends_with_the_verdict(jobs, tmp_path, wait)
+def test_waits_of_gloo_end_with_the_verdict(jobs: JobRunner, tmp_path: Path, wait: str) -> None:
+    """Whoever waits and whoever is waited for catch it, clean up to the end, and torchrun's error file has it as the reason."""
+    job = start(jobs, tmp_path, wait)
+    assert job.wait(_TIME_LIMIT_S) == 1, job.stderr()
+    summary, outcome = read_outcome(tmp_path)
+    assert outcome == "raised in ranks 0-1"
+    assert_has_the_verdict(job, summary, tmp_path / "error.json")
 
 
 @pytest.mark.usefixtures("long")

@@ -158,10 +158,7 @@ def test_without_pyspy_the_hang_is_found_all_the_same(jobs: JobRunner, tmp_path:
 
 
 @pytest.mark.usefixtures("long")
-@pytest.mark.parametrize("since", ["start", "a-look"])
-def test_where_ranks_may_not_be_read_the_hang_is_found_all_the_same(
-    jobs: JobRunner, tmp_path: Path, since: str
-) -> None:
+def test_where_ranks_may_not_be_read_the_hang_is_found_all_the_same(jobs: JobRunner, tmp_path: Path) -> None:
     """Stacks that the kernel refuses are named as missing with the repair, and stacks seen earlier do not stand in for them."""
     unprivileged: list[str] = []
     if os.geteuid() == 0:
@@ -169,19 +166,16 @@ def test_where_ranks_may_not_be_read_the_hang_is_found_all_the_same(
             pytest.skip("needs setpriv to give up a privilege")
         unprivileged = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]
     gate = tmp_path / "gate"
-    if since == "start":
-        gate.touch()
     options = ["--on-hang", "stop", "--state-dir", str(tmp_path / "state")]
     command = torchrun(JOBS / "unreadable.py", "--gate", str(gate))
     job = jobs.start(
         [*unprivileged, sys.executable, "-m", "hangwatch", "run", *options, "--", *command],
         env={"PYTHONPATH": str(SOURCE_ROOT)},
     )
-    if since == "a-look":
-        found = re.search(r"metrics at (http://[^\s,]+)", job.wait_for_output("/metrics"))
-        assert found is not None
-        wait_for(lambda: captures_total(found[1]) >= 2, 30.0, "two looks at ranks that can be read", poll_s=0.2)
-        gate.touch()
+    found = re.search(r"metrics at (http://[^\s,]+)", job.wait_for_output("/metrics"))
+    assert found is not None
+    wait_for(lambda: captures_total(found[1]) >= 2, 30.0, "two looks at ranks that can be read", poll_s=0.2)
+    gate.touch()
     assert job.wait(60.0) == 75, job.stderr()
     (bundle,) = find_bundles(tmp_path / "state")
     incident = read_incident(bundle)

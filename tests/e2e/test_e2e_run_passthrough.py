@@ -86,14 +86,17 @@ def test_the_exit_status_is_the_commands(jobs: JobRunner, tmp_path: Path, script
 
 
 def test_the_status_of_a_real_job_is_its_own(jobs: JobRunner, tmp_path: Path) -> None:
-    """A rank that fails makes torchrun fail, and with it ``hangwatch run``, which leaves no run directory behind."""
-    program = str(JOBS / "steady.py")
+    """A rank that fails makes torchrun fail, and with it ``hangwatch run``, which leaves no run directory behind.
+
+    A failure is no hang, so that nothing is run again; and a torchrun that would start an agent finds that it has one.
+    """
+    options = ("--on-hang", "restart", "--state-dir", tmp_path / "state", "--")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    job = jobs.hangwatch(
-        "run", "--state-dir", tmp_path / "state", "--", *launcher, program, "--steps", "3", "--status", "3",
-        env={"TMPDIR": str(tmp_path)},
-    )  # fmt: skip
+    program = ("--logs-specs", "hangwatch", JOBS / "steady.py", "--steps", "3", "--status", "3")
+    job = jobs.hangwatch("run", *options, *launcher, *program, env={"TMPDIR": str(tmp_path)})
     assert job.wait() == 1
+    assert "again" not in job.stderr()
+    assert job.stderr().count("hangwatch: watching") == 1
     assert job.stdout().count("step 3\n") == 2
     assert not list((tmp_path / "state" / "incidents").iterdir())
     assert not list(tmp_path.glob("hangwatch-*/run-*"))

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from watched_runs import find_bundles, read_incident, torchrun
+from watched_runs import find_bundles, listening_ports, read_incident, torchrun
 
 from hangwatch.model.errors import EXIT_STOPPED
 from hangwatch.outputs.push.audit import read_audit
@@ -66,7 +66,10 @@ def start(jobs: JobRunner, folder: Path, *options: str) -> Training:
 
 
 def test_a_slow_rank_is_reported_and_not_stopped(jobs: JobRunner, tmp_path: Path) -> None:
-    """It moves before the time that the verdict names: the incident is over, nothing was done, and the job succeeds."""
+    """It moves before the time that the verdict names: the incident is over, nothing was done, and the job succeeds.
+
+    The agent of a job on one node opens no port but its page's meanwhile, and does not load torch.
+    """
     training = start(jobs, tmp_path, "--on-hang", "stop")
     incident = read_incident(training.bundle)
     assert (incident.verdict.kind, incident.verdict.proven, incident.verdict.culprit_ranks) == ("stall", False, (1,))
@@ -78,6 +81,9 @@ def test_a_slow_rank_is_reported_and_not_stopped(jobs: JobRunner, tmp_path: Path
     status, body = training.livez()
     assert (status, body["ok"]) == (200, True)
     assert [one["until"] for one in body["hangs"]] == [look.until]  # type: ignore[attr-defined]
+    assert len(listening_ports(training.job.pid)) == 1
+    assert "libtorch" not in Path(f"/proc/{training.job.pid}/maps").read_text()
+    assert "spans nodes" not in training.job.stderr()
     training.go_on()
     training.job.wait_for_output("is over: the hang resolved")
     assert training.job.process.poll() is None

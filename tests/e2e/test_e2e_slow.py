@@ -46,7 +46,7 @@ def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> Non
         assert job.process.poll() is None, job.stderr()
         return [read_incident(path) for path in find_bundles(state)]
 
-    wait_for(lambda: _looks(port) >= 12 and incidents() == [], _TIME_LIMIT_S, "four looks")
+    wait_for(lambda: _looks(port) >= 12 and incidents() == [], _TIME_LIMIT_S, "four looks", poll_s=0.2)
     (tmp_path / "stall").touch()
     (found,) = wait_for(incidents, _TIME_LIMIT_S, "an incident")
     assert (found.verdict.kind, found.verdict.culprit_ranks, found.verdict.waiting_ranks) == ("slow", (2,), (0, 1))

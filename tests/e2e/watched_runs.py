@@ -65,6 +65,11 @@ def find_bundles(state_dir: Path) -> tuple[Path, ...]:
     return tuple(sorted(path.parent for path in state_dir.glob("incidents/*/incident.json")))
 
 
+def listening_ports(pid: int) -> set[int]:
+    """The TCP ports that a process listens on."""
+    return {c.laddr.port for c in psutil.Process(pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+
+
 def torchrun(script: Path, *arguments: str, nproc: int = 2, max_restarts: int = 0) -> tuple[str, ...]:
     """The command that starts a job program on this node."""
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(nproc))
@@ -154,6 +159,18 @@ def captures_total(metrics_url: str) -> float:
         if line.startswith("hangwatch_agent_capture_duration_seconds_count "):
             return float(line.split()[1])
     return 0.0
+
+
+def assert_has_the_verdict(job: Job, summary: str, error_file: Path) -> None:
+    """Both ranks of ``raising.py`` caught it and cleaned up to the end, and torchrun's error file has it as the reason."""
+    lines = job.stdout().splitlines()
+    for rank in (0, 1):
+        (caught,) = [line for line in lines if line.startswith(f"rank {rank} caught: ")]
+        assert summary in caught
+        assert f"rank {rank} has cleaned up 3" in lines
+    reason = error_file.read_text()
+    assert "HangDetected" in reason
+    assert summary.partition(":")[0] in reason
 
 
 def start_ray(start: Callable[[], Job]) -> Job:

@@ -64,9 +64,9 @@ RUN_BY = {
         f"{NOT_RUN}vLLM is not in the suite; tests/e2e/test_e2e_serving.py runs a stand-in, docs/status.md has what was seen",
     "run --on-hang stop -- torchrun --nproc-per-node 2 train.py": _NOW,
     "run --on-hang restart -- torchrun --standalone --max-restarts 2 --nproc-per-node 8 train.py":
-        "tests/e2e/test_e2e_restart.py::test_torchrun_restarts_its_ranks_itself",
+        "tests/e2e/test_e2e_restart.py::test_a_proven_deadlock_that_comes_again_stops_the_job",
     "run --on-hang raise -- torchrun --nproc-per-node 8 train.py":
-        "tests/e2e/test_e2e_raise.py::test_a_wait_of_gloo_ends_with_the_verdict",
+        "tests/e2e/test_e2e_raise.py::test_an_error_of_the_wait_itself_carries_the_verdict",
     "run --on-hang stop --events 3 -- torchrun --standalone --nproc-per-node 2 train.py":
         "tests/e2e/test_e2e_events.py::test_a_hang_that_is_stopped",
     "run --state-dir out --on-hang stop -- torchrun --nproc-per-node 2 tests/all_reduce.py": _CI,

@@ -9,7 +9,6 @@ import pytest
 
 from hangwatch import demos
 from hangwatch.demos import DEFAULT, SCENARIOS, Scenario, find_scenario
-from support import JobRunner
 
 
 def test_every_scenario_has_a_name_of_its_own() -> None:
@@ -46,12 +45,3 @@ def test_the_programs_do_nothing_when_imported(scenario: Scenario) -> None:
     assert ast.unparse(body[-1].test) == "__name__ == '__main__'"
     allowed = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.Expr)
     assert all(isinstance(statement, allowed) for statement in body[:-1])
-
-
-def test_the_slow_control_starts_as_the_table_says(jobs: JobRunner) -> None:
-    """The command and environment of the table start a job that makes progress on every rank."""
-    scenario = find_scenario("slow")
-    assert scenario is not None
-    job = jobs.start(scenario.command(), env=scenario.full_environment())
-    job.wait_for_output("[rank 0] step 1\n")
-    assert set(job.ranks()) == {0, 1}

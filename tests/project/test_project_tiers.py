@@ -61,6 +61,7 @@ def run(pytester: pytest.Pytester, suite: str, *options: str) -> dict[str, int]:
     pytester.makepyfile(suite)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading them takes longer than these suites
         counts = pytester.runpytest_subprocess("-p", "tiers", "-p", "no:cacheprovider", *options).parseoutcomes()
     counts.pop("deselected", None)
     return counts

@@ -238,7 +238,7 @@ def _assert_same(entry: Entry, variant: _Variant) -> Verdict:
     return after
 
 
-@pytest.mark.usefixtures("long")
+@pytest.mark.usefixtures("long", "judge")  # so that verdicts are worked out once
 @pytest.mark.parametrize(
     "entry",
     [

@@ -65,7 +65,12 @@ def test_the_owner_of_a_mutex_is_known(jobs: JobRunner, how: str, there: bool, o
     assert (wait.owner, bool(wait.owner_name), bool(wait.name)) == (owner, there, True)
     if how == "crossed":
         both = {(pid, owner), (owner, pid)}
-        wait_for(lambda: {(w.thread, w.owner) for w in find_mutex_waits(pid)} == both)
+
+        def crossed() -> bool:
+            assert job.process.poll() is None, f"ended with {job.process.returncode}"
+            return {(w.thread, w.owner) for w in find_mutex_waits(pid)} == both
+
+        wait_for(crossed, 5.0)
 
 
 def test_a_process_without_such_waits_has_none(jobs: JobRunner) -> None:
