@@ -3,6 +3,7 @@
 ``PYTHONPATH=tests/slow python -m benchmarks.late_nodes JOBS [SEED]``: so many jobs a row, of 16 to 64 ranks and of all shapes.
 """
 
+# ruff: noqa: S311
 from __future__ import annotations
 
 import random
