@@ -47,16 +47,20 @@ def follow(shape: str, work: Work, looks: int = 3) -> LateRank | None:
     return following.found
 
 
-@pytest.mark.parametrize("shape", ["ddp", "sync", "fsdp"])
-def test_the_rank_that_waits_least(shape: str) -> None:
-    """It is late by at least so much, and never by more than it is."""
-    share = 0.4
+@pytest.mark.parametrize(("shape", "share"), [("ddp", 0.4), ("sync", 0.4), ("fsdp", 0.4), ("fsdp", 0.1)])
+def test_the_rank_that_waits_least(shape: str, share: float) -> None:
+    """It is late by at least so much, and never by more than it is, also if it is a little late at each operation."""
     found = follow(shape, slow(2, share))
     assert found is not None
     assert (found.rank, found.waiting) == (2, (0, 1, 3))
-    assert found.at_least
-    assert 0.03 * STEP_NS < found.late_ns < 1.1 * share * STEP_NS
-    assert "at least" in describe(found).says
+    assert found.late_ns < 1.1 * share * STEP_NS
+    assert found.most_ns >= max(found.late_ns, 0.8 * share * STEP_NS)
+    assert f"{found.late_ns / 1e6:.3g}" in describe(found).says
+
+
+def test_a_delay_that_is_waited_for_again_counts_once() -> None:
+    """Reductions overlap with work: a delay of 2.7 % of a step, too little to speak of, shows in each of four."""
+    assert follow("ddp", slow(2, 0.03)) is None
 
 
 @pytest.mark.parametrize("shape", ["ddp", "sync", "fsdp"])

@@ -9,8 +9,9 @@ has the own time of everybody else.
 - **Waiting.** The flight recorder of Gloo has no end of an operation. If the ranks wait for it, they go on when the last
   member has joined; if it is asynchronous, they go on at once. Which of both holds at a position in the step is decided by
   what makes the own times vary less.
-- **Devices.** On a device's stream a call begins once the one before has ended, for all at once. That hides how long a rank was
-  ready for it. So only the longest wait in a step counts, which is the least that the late rank costs.
+- **Devices.** On a device's stream a call begins once the one before has ended, for all at once. Ranks that compute meanwhile get
+  ahead of the late one, and wait for the same delay again at the next call. What comes again does not count. How far they get
+  ahead is hidden in part: the longest wait in a step is the least that the late rank costs.
 - **Clocks** may differ by a constant. A clock that is ahead looks like a rank that is late by a constant. So a rank is named
   only if the others' next arrivals *follow* its arrivals, from step to step, closer than those of anybody else; a constant plays
   no part in that. If all times are by one clock, it has to come last more often than any other, which a constant shows, too.
@@ -25,6 +26,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
+from operator import mul
 from statistics import fmean, median, quantiles
 
 import msgspec
@@ -58,9 +60,9 @@ class LateRank(msgspec.Struct, frozen=True):
     """Who made the job late in the newest ``steps`` of ``of_steps`` steps.
 
     ``rank``: None if no single rank did. ``lost``: the share of the time that would be saved if this rank (if None: each rank)
-    took as long as its peers in the median; at least that much if ``at_least``. ``late_ns``: how much longer it takes in a step.
-    ``waiting``: who waits for it, in the operation to which it comes latest. ``since_ns``: when the first of the steps began;
-    ``usual``: the peer whose steps take as long as those of most.
+    took as long as its peers in the median. ``late_ns``: how much longer it takes in a step. On devices both are the least that
+    is certain, and ``most_ns`` is the most that it may be. ``waiting``: who waits for it, in the operation to which it comes
+    latest. ``since_ns``: when the first of the steps began; ``usual``: the peer whose steps take as long as those of most.
     """
 
     rank: int | None
@@ -71,7 +73,7 @@ class LateRank(msgspec.Struct, frozen=True):
     of_steps: int
     since_ns: int = 0
     usual: int | None = None
-    at_least: bool = False
+    most_ns: int = 0
 
     @property
     def faster(self) -> float:
@@ -127,9 +129,34 @@ class Peers:
         return median(then - now for ones in begins for now, then in pairwise(ones))
 
     def excess(self, rank: int) -> list[float]:
-        """Return how much longer than its peers' median a rank took in each step, in ns; on devices the least that it may be."""
-        more, together = self._more(rank), max if self.timeline.on_device else sum
-        return [together(more[at : at + self.period]) for at in self.steps]
+        """Return how much longer than its peers' median a rank took in each step, in ns."""
+        more = self._more(rank)
+        if self.timeline.on_device:
+            more = self._without_lead(more)
+        return [sum(more[at : at + self.period]) for at in self.steps]
+
+    def least(self, rank: int, first: int) -> float:
+        """Return how much longer a rank took for a step at least, on devices, from a step on: its longest delay in the median."""
+        more = self._more(rank)
+        return median(max(more[at : at + self.period]) for at in self.steps[first:])
+
+    def _without_lead(self, more: Sequence[float]) -> list[float]:
+        """Return the delays at each place, in ns, without what the peers have waited for before.
+
+        Who computes while its device waits for the rank has a lead at the next operation, and waits for it again there. What two
+        delays have in common, from one step to the next, is such a lead.
+        """
+        alone = list(more)
+        for place in range(self.period):
+            at = [step + place for step in self.steps]
+            before, now = (
+                [more[here] - more[there] for there, here in pairwise(ones)] for ones in ([i - 1 for i in at], at)
+            )
+            varied = sum(one * one for one in before)
+            again = min(1.0, max(0.0, sum(map(mul, before, now)) / varied)) if varied else 0.0
+            for here in at:
+                alone[here] = more[here] - again * more[here - 1]
+        return alone
 
     def differs_by_design(self, rank: int, first: int) -> bool:
         """Return whether a rank has other work than its peers, by its steps from one on.
@@ -151,7 +178,9 @@ class Peers:
             for one, usually, kind in zip(more, usual, kinds, strict=True)
             if repeats and often[kind] == 1 and usually < nothing
         )
-        return less > _SECOND * min(sum(more), sum(usual)) or alone > _SECOND * sum(more)
+        # How long peers take is not exact on devices, other than by how much they differ.
+        all_of_it = sum(more) if self.timeline.on_device else min(sum(more), sum(usual))
+        return less > _SECOND * all_of_it or alone > _SECOND * sum(more)
 
     def _more(self, rank: int) -> list[float]:
         return [own - usual for own, usual in zip(self._own[rank], self._usual, strict=True)]
@@ -219,14 +248,15 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     if not waiting:
         return _nobody(steps)
     since_ns = timeline.calls[rank][peers.places[rank][start - 1]].at_ns
-    late_ns = median(excess[rank][first:])
+    late_ns = most_ns = median(excess[rank][first:])
     if timeline.on_device:
+        late_ns = min(peers.least(rank, first), most_ns)
         lost = late_ns / max(peers.step_ns(first), late_ns + 1)
     else:
         lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
     usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))
     late = steps - first
-    return LateRank(rank, lost, round(late_ns), waiting, late, steps, since_ns, usual, timeline.on_device)
+    return LateRank(rank, lost, round(late_ns), waiting, late, steps, since_ns, usual, round(most_ns))
 
 
 def _nobody(steps: int, lost: float = 0.0) -> LateRank:

@@ -32,10 +32,13 @@ def _say(finding: LateRank) -> str:
             f"The ranks waited for each other for {finding.lost:.0%} of the last {finding.of_steps} steps on record; no single "
             "rank was the reason."
         )
-    least = "at least " if finding.at_least else ""
     of = f" of {finding.of_steps}" if finding.steps < finding.of_steps else ""
+    late, lost, least = f"{finding.late_ns / 1e6:.3g}", f"{finding.lost:.0%}", ""
+    if finding.most_ns > finding.late_ns:
+        most = min(finding.lost * finding.most_ns / finding.late_ns, 0.99)
+        late, lost, least = f"{late} to {finding.most_ns / 1e6:.3g}", f"{lost} to {most:.0%}", "at least "
     return (
-        f"In the last {finding.steps}{of} steps on record, rank {finding.rank} took {least}{finding.late_ns / 1e6:.3g} ms longer "
-        f"for a step than its peers, and {ranks_do(finding.waiting, 'waited', 'waited')} for it: {least}{finding.lost:.0%} of "
-        f"the time was lost. Without that, the job would be {least}{finding.faster:.0%} faster."
+        f"In the last {finding.steps}{of} steps on record, rank {finding.rank} took {late} ms longer for a step than its "
+        f"peers, and {ranks_do(finding.waiting, 'waited', 'waited')} for it: {lost} of the time was lost. Without that, the "
+        f"job would be {least}{finding.faster:.0%} faster."
     )
