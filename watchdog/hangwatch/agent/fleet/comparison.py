@@ -21,7 +21,6 @@ from hangwatch.agent.fleet.scope import FleetScope
 from hangwatch.agent.fleet.wire import Answer, Question
 from hangwatch.model.capture import Capture, RankCapture, RankIdentity
 from hangwatch.model.digest import DigestRank
-from hangwatch.model.numbers import is_guest
 from hangwatch.model.slowness import Profile
 from hangwatch.slow.sampling import choose_ranks, unpack_calls
 from hangwatch.slow.timeline import Streams
@@ -47,14 +46,13 @@ class FleetComparison:
 
     @property
     def is_whole(self) -> bool:
-        """True if all ranks of the job are known; of the other nodes only the lease holder knows them."""
+        """True if all ranks of the job are known, and no others; of the other nodes only the lease holder knows them."""
         ranks = self.scope.ranks
-        known = {rank for rank in {*ranks.known, *self.scope.elsewhere} if not is_guest(rank)}
-        return not self.looks or len(known) == ranks.job.world_size
+        return not self.looks or {*ranks.known, *self.scope.elsewhere} == set(range(ranks.job.world_size or 0))
 
     async def gather(self, own: Streams) -> Streams | None:
         """Return the calls of the ranks to be compared; None if one of them does not answer in time."""
-        elsewhere = {rank: there for rank, there in self.scope.elsewhere.items() if not is_guest(rank)}
+        elsewhere = self.scope.elsewhere
         theirs = {rank: one.waited for rank, (_, one) in elsewhere.items() if one.waited is not None}
         nodes = {**dict.fromkeys(own, ""), **{rank: member.name for rank, (member, _) in elsewhere.items()}}
         chosen = choose_ranks(own, {**theirs, **self.local.arrivals.windows.waited}, nodes)

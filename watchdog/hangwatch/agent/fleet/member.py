@@ -247,9 +247,8 @@ class JobFleet:
             return
         if question.kind == "profile":
             self._stop_profiling()
-            self._profiling = asyncio.create_task(
-                self._answer_with_profiles(question)
-            )  # that takes as long as some steps
+            # That takes as long as some steps.
+            self._profiling = asyncio.create_task(self._answer_with_profiles(question))
         else:
             await self._reply(await self._answer_to(question))
 

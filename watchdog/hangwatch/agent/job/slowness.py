@@ -12,6 +12,7 @@ import asyncio
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -100,7 +101,8 @@ class SlownessWatch:
             await self._tell(task.result(), now_ns)
         if self._task is None and now_s >= self._due_s:
             self._due_s = now_s + _PERIOD_S
-            if self.comparison.is_whole and self._may_tell() and self.local.arrivals.tell(beats):
+            enough = (self.local.ranks.job.world_size or 0) >= MIN_PEERS
+            if enough and self.comparison.is_whole and self.local.arrivals.tell(beats):
                 self._task = asyncio.create_task(self._look(beats, now_s), name="hangwatch slowness")
 
     @property
@@ -125,25 +127,24 @@ class SlownessWatch:
                 late.rank, late.lost, nanoseconds, late.waiting, late.steps, late.of_steps, record.onset_ns
             )
 
-    def _may_tell(self) -> bool:
-        size = self.local.ranks.job.world_size
-        return size is not None and size >= MIN_PEERS
-
     async def _look(self, beats: Mapping[int, Beat], now_s: float) -> Slowness | None:
         """Read the records once, and return who is late, if that is so by now and was not reported."""
         arrivals = self.local.arrivals
         arrivals.cpu_s = 0.0
         read, pause_s = await arrivals.read(beats)
         streams = await arrivals.count(arrivals.windows.newest) if read else None
-        if streams and self.comparison.looks:
+        if not self.comparison.looks:
+            streams = None
+        elif streams:
             streams = await self.comparison.gather(streams)
-        looks = streams is not None and self.comparison.looks
-        if looks:
-            await arrivals.count(lambda: self._judge(streams or {}))
+        if streams is not None:
+            await arrivals.count(partial(self._judge, streams))
         self._due_s = max(self._due_s, now_s + max(pause_s, arrivals.cpu_s * _PERIOD_OF_CPU))
+        return await self._news(now_s) if streams is not None else None
+
+    async def _news(self, now_s: float) -> Slowness | None:
+        """Return who is late if two looks agree and it was not reported; have a rank watched that one look names."""
         found, named = self._following.found, self._following.named
-        if not looks:
-            return None
         if found is not None and found.rank != self._reported:
             return Slowness(describe(found), found.since_ns, self._profiles)
         if named is not None and named.rank != self._reported:
