@@ -53,6 +53,8 @@ RANKS = {101: 0, 102: 1, 103: 2}
         (judge_probe(RANKS, [101, 102, 103]), "ok", "all 3", ""),
         (judge_probe(RANKS, [102]), "warning", "ranks 0, 2", "hangwatch run"),
         (judge_recorder(RANKS, {101: {}, 102: {"TORCH_FR_BUFFER_SIZE": "2000"}}), "ok", "enabled", ""),
+        (judge_recorder(RANKS, {101: {}, 102: {}}, {101}), "ok", "TORCH_NCCL_ENABLE_TIMING=1", ""),
+        (judge_recorder(RANKS, {101: {"TORCH_NCCL_ENABLE_TIMING": "1"}}, {101}), "ok", "enabled", ""),
         (judge_recorder(RANKS, {102: {"TORCH_FR_BUFFER_SIZE": "0"}}), "warning", "rank 1", "unset TORCH_FR_BUFFER_SIZE"),
         (judge_torch(RANKS, {101: "2.13.0+cpu", 102: "2.13.0+cpu"}), "ok", "2.13.0+cpu", ""),
         (judge_torch(RANKS, {101: "2.10.0", 102: "2.9.1"}), "ok", "hangs on Gloo are proven from torch 2.10 on", ""),

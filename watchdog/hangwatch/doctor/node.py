@@ -9,11 +9,12 @@ import ctypes
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from hangwatch.doctor.check import Check
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.discovery.rank_environment import pick_variables
+from hangwatch.sources.flight.recorder import TIMING, times_operations
 from hangwatch.sources.node_view import discover_node
 from hangwatch.sources.proc.files import read_small, read_whole
 from hangwatch.sources.proc.running_code import RunningCode
@@ -167,15 +168,16 @@ def check_jobs() -> list[Check]:
         return [Check("jobs", "ok", "no ranks are running on this node")]
     environs = {pid: _recorder_settings(pid) for pid in ranks}
     versions = {pid: beats[pid].torch for pid in ranks if pid in beats}
+    on_nccl = {pid for pid in versions if any(group.backend == "nccl" for group in beats[pid].groups)}
     return [
         judge_probe(ranks, beats.keys()),
-        judge_recorder(ranks, environs),
+        judge_recorder(ranks, environs, on_nccl),
         *([judge_torch(ranks, versions)] if versions else []),
     ]
 
 
 def _recorder_settings(pid: int) -> dict[str, str]:
-    return pick_variables(read_whole(f"/proc/{pid}/environ", 1 << 20) or b"", _RECORDER, 32)
+    return pick_variables(read_whole(f"/proc/{pid}/environ", 1 << 20) or b"", (*_RECORDER, TIMING), 32)
 
 
 def judge_probe(ranks: Mapping[int, int], probed: Iterable[int]) -> Check:
@@ -192,17 +194,20 @@ def judge_probe(ranks: Mapping[int, int], probed: Iterable[int]) -> Check:
     )
 
 
-def judge_recorder(ranks: Mapping[int, int], environs: Mapping[int, Mapping[str, str]]) -> Check:
+def judge_recorder(
+    ranks: Mapping[int, int], environs: Mapping[int, Mapping[str, str]], on_nccl: Collection[int] = ()
+) -> Check:
     """Return the finding on the flight recorder.
 
-    ``ranks``: rank by pid; ``environs``: by pid, the variables that set the size of the flight recorder.
+    ``ranks``: rank by pid; ``environs``: by pid, the variables that say what it records. ``on_nccl``: pids that use NCCL.
     """
     off = {
         ranks[pid]: next((n for n in _RECORDER if variables.get(n) == "0"), None) for pid, variables in environs.items()
     }
     named = {rank: name for rank, name in off.items() if name is not None}
     if not named:
-        return Check("flight recorder", "ok", "enabled")
+        untimed = any(not times_operations(environs[pid]) for pid in on_nccl)
+        return Check("flight recorder", "ok", f"enabled (to find late ranks, set {TIMING}=1)" if untimed else "enabled")
     rank, name = min(named.items())
     says = f"disabled in {len(named)} rank{'s' * (len(named) != 1)}, e.g. rank {rank} ({name}=0): no sequence numbers"
     return Check("flight recorder", "warning", says, f"unset {name}, or set it to 2000")

@@ -21,7 +21,7 @@ from hangwatch.model.slowness import Profile, ProfiledStack
 from hangwatch.model.stacks import TaskStack
 from hangwatch.slow.follow import Process, Windows
 from hangwatch.sources.discovery.rank_processes import read_rank_process
-from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded, parse_timed
+from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded, parse_timed, times_operations
 from hangwatch.sources.flight.transport import RawDump, decode_newest, fetch_dump
 from hangwatch.sources.proc.delays import DelayMeter
 from hangwatch.sources.stacks import source_lines
@@ -37,8 +37,6 @@ _AFTER_FAILURE_S = 60.0
 _LOOK_S = 0.02
 #: No rank is watched for longer.
 LONGEST_S = 60.0
-#: What torch takes for yes in its environment (``getCvarBool``, torch 2.13).
-_YES = frozenset({"y", "yes", "1", "t", "true"})
 
 
 @dataclass
@@ -116,12 +114,7 @@ def _tells(rank: RankIdentity, beat: Beat | None) -> bool:
     if beat is None or beat.server is None or has_unrecorded(beat):
         return False
     backends = {group.backend for group in beat.groups}
-    return backends == {"gloo"} or (backends == {"nccl"} and _is_timed(rank))
-
-
-def _is_timed(rank: RankIdentity) -> bool:
-    """True if torch times what this rank does on its device."""
-    return read_rank_process(rank).variables.get("TORCH_NCCL_ENABLE_TIMING", "").lower() in _YES
+    return backends == {"gloo"} or (backends == {"nccl"} and times_operations(read_rank_process(rank).variables))
 
 
 async def profile_rank(rank: int, pid: int, seconds: float) -> Profile | None:

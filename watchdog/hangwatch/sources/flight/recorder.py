@@ -26,12 +26,14 @@ from hangwatch.sources.flight.transport import RawDump, fetch_dump
 from hangwatch.sources.proc.files import read_stat
 
 __all__ = [
-    "FlightFormatError", "fetch_flight", "has_unrecorded", "load_pickle", "merge_flights", "parse_flight", "parse_timed",
-    "progress_of",
+    "TIMING", "FlightFormatError", "fetch_flight", "has_unrecorded", "load_pickle", "merge_flights", "parse_flight",
+    "parse_timed", "progress_of", "times_operations",
 ]  # fmt: skip
 
 _SOURCE = "flight recorder"
 _ENTRIES_LIMIT = 200_000
+#: Has torch time NCCL's operations.
+TIMING = "TORCH_NCCL_ENABLE_TIMING"
 #: The first torch that records what Gloo does.
 _GLOO_IS_RECORDED = (2, 10)
 
@@ -163,6 +165,11 @@ def _parse_first(
         except FlightFormatError as error:
             failures.append(str(error))
     return None
+
+
+def times_operations(variables: Mapping[str, str]) -> bool:
+    """Return whether torch times what a rank does on its device, by the rank's environment (``getCvarBool``, torch 2.13)."""
+    return variables.get(TIMING, "").lower() in {"y", "yes", "1", "t", "true"}
 
 
 def parse_timed(
