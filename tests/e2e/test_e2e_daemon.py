@@ -134,7 +134,7 @@ def test_systemd_hears_of_readiness_of_life_and_of_a_reload(node: Node, tmp_path
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
     (refused,) = [line for line in lines if line["level"] == "error"]
     assert refused["message"] == (
-        f"settings not reloaded, the current ones stay: {file}:9: unknown key receivers.notfy; did you mean notify?"
+        f"settings not reloaded, the current ones stay: {file}: unknown key receivers.notfy; did you mean notify?"
     )
     assert "settings reloaded; restart required for listen" in [line["message"] for line in lines]
 

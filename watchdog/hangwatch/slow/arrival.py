@@ -135,10 +135,11 @@ class Peers:
             more = self._without_lead(more)
         return [sum(more[at : at + self.period]) for at in self.steps]
 
-    def least(self, rank: int, first: int) -> float:
-        """Return how much longer a rank took for a step at least, on devices, from a step on: its longest delay in the median."""
+    def bounds(self, rank: int, first: int) -> tuple[float, float]:
+        """Return how much longer a rank took for a step at least and at most, in ns, from one on: its longest delay, and all."""
         more = self._more(rank)
-        return median(max(more[at : at + self.period]) for at in self.steps[first:])
+        delays = [more[at : at + self.period] for at in self.steps[first:]]
+        return median(map(max, delays)), median(map(sum, delays))
 
     def _without_lead(self, more: Sequence[float]) -> list[float]:
         """Return the delays at each place, in ns, without what the peers have waited for before.
@@ -250,7 +251,7 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     since_ns = timeline.calls[rank][peers.places[rank][start - 1]].at_ns
     late_ns = most_ns = median(excess[rank][first:])
     if timeline.on_device:
-        late_ns = min(peers.least(rank, first), most_ns)
+        late_ns, most_ns = peers.bounds(rank, first)
         lost = late_ns / max(peers.step_ns(first), late_ns + 1)
     else:
         lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)

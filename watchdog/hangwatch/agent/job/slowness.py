@@ -153,7 +153,7 @@ class SlownessWatch:
         return None
 
     def _judge(self, streams: Streams) -> None:
-        if self.comparison.one_clock:
+        if streams and self.comparison.one_clock:
             self.local.arrivals.windows.find_last()
         self._following.look(of_largest_groups(on_one_clock(streams)), one_clock=self.comparison.one_clock)
 
