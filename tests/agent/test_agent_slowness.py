@@ -216,3 +216,23 @@ async def test_the_next_agent_goes_on_with_the_incident(job: Simulated, tmp_path
             job.steps(40)
             await job.look()
     assert [(i.id, i.ended_at is not None) for i in job.incidents] == [(incident.id, False), (incident.id, True)]
+
+
+@pytest.mark.parametrize(
+    ("used", "torch", "backend"),
+    [
+        ({"gloo": 5}, "2.13.0", "gloo"),
+        ({"nccl": 5}, "2.6.0", "nccl"),
+        ({"nccl": 5, "gloo": 3}, "2.13.0", "nccl"),
+        ({"nccl": 0, "gloo": 3}, "2.13.0", "gloo"),
+        ({"gloo": 3}, "2.9.1", ""),
+        ({"mpi": 3, "gloo": 3}, "2.13.0", ""),
+        ({"nccl": 0}, "2.13.0", ""),
+    ],
+)
+def test_ranks_are_compared_on_the_backend_that_their_devices_use(
+    used: dict[str, int], torch: str, backend: str
+) -> None:
+    """Libraries make groups for both; torch records Gloo from 2.10 on."""
+    groups = tuple(BeatGroup(name, tuple(RANKS), 0, backend=name, enqueued=enqueued) for name, enqueued in used.items())
+    assert arrivals.find_backend(msgspec.structs.replace(beat(0, torch=torch), groups=groups)) == backend

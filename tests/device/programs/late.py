@@ -23,9 +23,9 @@ def load(slow: bool) -> None:
 folder, where = Path(sys.argv[1]), sys.argv[2]
 rank = int(os.environ["RANK"])
 torch.cuda.set_device(rank)
-dist.init_process_group("nccl")
+dist.init_process_group("cpu:gloo,cuda:nccl")
 first, second = torch.ones(64, device="cuda"), torch.ones(32, device="cuda")
-stop = torch.zeros(1, device="cuda")
+stop = torch.zeros(1)
 for step in range(100_000):
     slow = rank == 2 and (folder / "slow").exists()
     load(slow and where == "host")
@@ -35,6 +35,7 @@ for step in range(100_000):
     works.append(dist.all_reduce(second, async_op=True))
     for work in works:
         work.wait()
+    torch.cuda.synchronize()
     stop.fill_(float((folder / "stop").exists()))
     dist.all_reduce(stop)
     if stop.item():

@@ -49,13 +49,16 @@ class Arrivals:
     cpu_s: float = 0.0
 
     def tell(self, beats: Mapping[int, Beat]) -> bool:
-        """Return whether all ranks here have records that tell when they joined their operations.
+        """Return whether all ranks here have records that tell when they joined their operations, all on one backend.
 
         Those of NCCL do with TORCH_NCCL_ENABLE_TIMING; those of a torch without a recorder for Gloo do not. torch's server is the
         one way to read a record without the GIL.
         """
         ranks = self.ranks.in_order
-        return bool(ranks) and not self.ranks.lost_since_s and all(_tells(one, beats.get(one.pid)) for one in ranks)
+        if self.ranks.lost_since_s or any(one.pid not in beats or beats[one.pid].server is None for one in ranks):
+            return False
+        backends = {find_backend(beats[one.pid]) for one in ranks}
+        return backends == {"gloo"} or (backends == {"nccl"} and all(map(_is_timed, ranks)))
 
     async def read(self, beats: Mapping[int, Beat]) -> tuple[bool, float]:
         """Read all records once. Return whether all were read, and after how many seconds they may be read again."""
@@ -72,8 +75,7 @@ class Arrivals:
 
     async def _read_one(self, process: Process, beat: Beat) -> int:
         """Read the record of a rank, and return how many entries it has; 0 if it does not answer."""
-        (backend,) = {group.backend for group in beat.groups}
-        dumps, late = await fetch_dump(beat, _ANSWER_S, backend=backend, call_sites=False)
+        dumps, late = await fetch_dump(beat, _ANSWER_S, backend=find_backend(beat), call_sites=False)
         if not dumps:
             log.debug("the record of rank %d was not read: %s", process.rank, "; ".join(late))
             return 0
@@ -109,12 +111,18 @@ class Arrivals:
         return tuple(hide_in(one, secrets) for one in profiles if one is not None)
 
 
-def _tells(rank: RankIdentity, beat: Beat | None) -> bool:
-    """True if the record of a rank can be read and tells when it joined its operations."""
-    if beat is None or beat.server is None or has_unrecorded(beat):
-        return False
-    backends = {group.backend for group in beat.groups}
-    return backends == {"gloo"} or (backends == {"nccl"} and times_operations(read_rank_process(rank).variables))
+def find_backend(beat: Beat) -> str:
+    """Return on which backend a rank is compared; empty if on none.
+
+    Beside NCCL, Gloo is for what is on the CPU, such as flags and checkpoints. Who waits there is late on NCCL together with whom
+    it waits for, and of several late ranks none is named.
+    """
+    used = {group.backend for group in beat.groups if group.enqueued}
+    return "nccl" if "nccl" in used else "gloo" if used == {"gloo"} and not has_unrecorded(beat) else ""
+
+
+def _is_timed(rank: RankIdentity) -> bool:
+    return times_operations(read_rank_process(rank).variables)
 
 
 async def profile_rank(rank: int, pid: int, seconds: float) -> Profile | None:
