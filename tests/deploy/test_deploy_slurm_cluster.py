@@ -236,6 +236,10 @@ def test_a_node_that_has_the_culprits_again_is_drained_and_left_out(cluster: Clu
     shutil.copy(SLURM / "recover.sh", cluster.folder)
     output = cluster.folder / "train.out"
     history = cluster.folder / "history"
+    done = [cluster.folder / f"done-on-{node}" for node in ("n2", "n3")]
+    shutil.rmtree(history, ignore_errors=True)  # of an attempt before this one, as the cluster is all tests'
+    for file in done:
+        file.unlink(missing_ok=True)
     cluster.submit(
         "train.sbatch",
         [
@@ -251,7 +255,6 @@ def test_a_node_that_has_the_culprits_again_is_drained_and_left_out(cluster: Clu
         HANGWATCH_STATE_DIR=str(history),
     )
     try:
-        done = [cluster.folder / f"done-on-{node}" for node in ("n2", "n3")]
         try:
             wait_for(lambda: all(file.exists() for file in done), LONG_S, "the job without n1", poll_s=0.5)
         except AssertionError as error:
