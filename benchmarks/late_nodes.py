@@ -11,8 +11,8 @@ import sys
 from collections import Counter
 from multiprocessing import Pool
 
-from arrivals import SimulatedJob
-from test_slow_sampling import NODE, SHAPES, as_timed, compare
+from arrivals import SimulatedJob, as_timed
+from test_slow_sampling import NODE, SHAPES, compare
 
 from benchmarks.late_rank import HEALTHY
 

@@ -26,19 +26,11 @@ def test_a_late_rank_is_named(nccl: Path, jobs: JobRunner, tmp_path: Path, where
     }  # fmt: skip
     program = [PROGRAMS / "late.py", tmp_path, where]
     halves = 2 if where == "host" else 1
-    meeting = ["--nnodes", str(halves), "--master-addr", "127.0.0.1", "--master-port", str(find_free_port())]
+    size = ["--nnodes", str(halves), "--nproc-per-node", str(4 // halves)]
+    meeting = ["--master-addr", "127.0.0.1", "--master-port", str(find_free_port())]
 
     def start(half: int) -> Job:
-        launcher = [
-            nccl,
-            "-m",
-            "torch.distributed.run",
-            *meeting,
-            "--node-rank",
-            str(half),
-            "--nproc-per-node",
-            str(4 // halves),
-        ]
+        launcher = [nccl, "-m", "torch.distributed.run", *size, *meeting, "--node-rank", str(half)]
         return jobs.hangwatch("run", "--state-dir", state, "--", *launcher, *program, env=environment)
 
     parts = [start(half) for half in range(halves)]

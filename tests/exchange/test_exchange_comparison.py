@@ -16,7 +16,6 @@ from hangwatch.exchange.local import LocalExchange
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import DeviceTime, Group, Operation
 from hangwatch.model.slowness import Profile
-from hangwatch.slow.flight import of_largest_groups, on_one_clock
 from hangwatch.slow.follow import STEPS, Following, Process
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "slow"))
@@ -80,7 +79,7 @@ async def test_the_leader_finds_a_late_rank_of_another_node(backend: str, tmp_pa
     assert streams is not None
     assert streams.keys() == set(range(RANKS))
     following = Following()
-    following.look(of_largest_groups(on_one_clock(streams)), one_clock=comparison.one_clock)
+    following.look(streams, one_clock=comparison.one_clock)
     assert following.named is not None
     assert following.named.rank == LATE
     assert following.named.waiting == tuple(rank for rank in range(RANKS) if rank != LATE)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hangwatch.slow.timeline import Call
+import msgspec
+
+from hangwatch.slow.follow import Following, Windows
+from hangwatch.slow.timeline import Call, Streams
 
 STEP_NS = 100_000_000
+#: How often torch's watchdog looks for ends.
+POLL_NS = 100_000_000
 #: How long a step's work takes instead: by step and rank, in steps. Unless a test says otherwise: the usual time.
 Work = Callable[[int, int], float]
 
@@ -89,3 +94,27 @@ class SimulatedJob:
 def slow(rank: int, share: float, onset: int = 0) -> Work:
     """Work of which one rank does ``share`` more, from a step on."""
     return lambda step, one: 1.0 + share if one == rank and step >= onset else 1.0
+
+
+def as_timed(streams: Streams) -> Streams:
+    """Calls as if they were on devices: how long each took is exact, and when it ended is seen by each rank at another time."""
+    ends: dict[object, int] = {}
+    for call in (call for calls in streams.values() for call in calls):
+        ends[call.shared] = max(ends.get(call.shared, 0), call.at_ns)
+    return {rank: list(_on_device(rank, calls, ends)) for rank, calls in streams.items()}
+
+
+def _on_device(rank: int, calls: Sequence[Call], ends: Mapping[object, int]) -> Iterator[Call]:
+    before_ns = 0
+    for call in calls:  # on a stream, one begins once the one before it has ended
+        end_ns = max(before_ns, ends[call.shared])
+        seen_ns = end_ns + POLL_NS - (end_ns + 17_000_000 * rank) % POLL_NS
+        began_ns = seen_ns - (end_ns - max(call.at_ns, before_ns))
+        yield msgspec.structs.replace(call, at_ns=began_ns, left_ns=seen_ns, on_device=True)
+        before_ns = end_ns
+
+
+def look(windows: Windows, following: Following) -> None:
+    """Look at what is kept, if enough of it is new."""
+    if (streams := windows.newest()) is not None:
+        following.look(streams)

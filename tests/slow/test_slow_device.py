@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from arrivals import STEP_NS, SimulatedJob, Work, slow
+from arrivals import STEP_NS, SimulatedJob, Work, as_timed, look, slow
 
 from hangwatch.model.collectives import DeviceTime, Group, Operation
 from hangwatch.slow.arrival import LateRank
-from hangwatch.slow.flight import make_calls, of_largest_groups, on_one_clock
+from hangwatch.slow.flight import make_calls
 from hangwatch.slow.follow import Following, Process, Windows
 from hangwatch.slow.words import describe
 from hangwatch.sources.flight.recorder import parse_timed
 from nccl_dumps import nccl_entry
 
-#: How often torch's watchdog looks.
-POLL_NS = 100_000_000
 STEPS = 60
-
-
-def look(windows: Windows, following: Following) -> None:
-    """A look, if enough is new."""
-    if (streams := windows.newest()) is not None:
-        following.look(of_largest_groups(on_one_clock(streams)))
 
 
 def follow(shape: str, work: Work, looks: int = 3) -> LateRank | None:
     """Who is found in a job of four ranks that is looked at each 20 steps; what is in flight comes with the next look."""
-    streams = SimulatedJob(4, shape, work, steps=STEPS + 20 * looks).run()
-    ends: dict[object, int] = {}
-    for call in (call for calls in streams.values() for call in calls):
-        ends[call.shared] = max(ends.get(call.shared, 0), call.at_ns)
+    streams = as_timed(SimulatedJob(4, shape, work, steps=STEPS + 20 * looks).run())
     windows, following = Windows(), Following()
     windows.keep([Process(rank, rank, 0.0) for rank in streams])
     for at in range(1, looks + 1):
@@ -39,9 +28,8 @@ def follow(shape: str, work: Work, looks: int = 3) -> LateRank | None:
             for place, call in enumerate(calls[: done + 2]):
                 group = Group(str(call.group), call.members, call.name)
                 operations.append(Operation(place, group, call.seq, "all_reduce", True, call.at_ns, backend="nccl"))
-                end = ends[call.shared]
-                seen_ns = end + POLL_NS - (end + 17_000_000 * rank) % POLL_NS
-                times.append(DeviceTime(seen_ns, end - call.at_ns) if place < done else None)
+                ended_ns = call.left_ns if place < done else None
+                times.append(DeviceTime(ended_ns, ended_ns - call.at_ns) if ended_ns is not None else None)
             windows.add(Process(rank, rank, 0.0), operations, times)
         look(windows, following)
     return following.found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from arrivals import SimulatedJob, Work, slow
+from arrivals import SimulatedJob, Work, look, slow
 
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.slow.arrival import LateRank
@@ -24,12 +24,6 @@ def records(work: Work, steps: int, seed: int = 0) -> dict[int, list[Operation]]
         ]
         for rank, calls in job.run().items()
     }
-
-
-def look(windows: Windows, following: Following) -> None:
-    """A look, if enough is new."""
-    if (streams := windows.newest()) is not None:
-        following.look(streams)
 
 
 def follow(work: Work, *, steps: int, every: int, ring: int = 2000) -> list[int | None]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
 import msgspec
 import pytest
-from arrivals import SimulatedJob, Work, slow
+from arrivals import SimulatedJob, Work, as_timed, slow
 
-from hangwatch.slow.flight import MOST_CALLS, of_largest_groups, on_one_clock
+from hangwatch.slow.flight import MOST_CALLS
 from hangwatch.slow.sampling import SentCalls, choose_ranks, find_late_among, find_waited, pack_calls, unpack_calls
 from hangwatch.slow.timeline import Call, Streams
 
 RANKS, NODE = 256, 8
-#: How often torch's watchdog looks for ends.
-POLL_NS = 100_000_000
 SHAPES = ["ddp", "sync", "fsdp", "tp"]
 
 
@@ -23,32 +19,13 @@ def timed(shape: str, work: Work, ranks: int = RANKS) -> Streams:
     return as_timed(SimulatedJob(ranks, shape, work).run())
 
 
-def as_timed(streams: Streams) -> Streams:
-    """Calls as if they were on devices: how long each took is exact, and when it ended is seen by each rank at another time."""
-    ends: dict[object, int] = {}
-    for call in (call for calls in streams.values() for call in calls):
-        ends[call.shared] = max(ends.get(call.shared, 0), call.at_ns)
-    return {rank: list(_on_device(rank, calls, ends)) for rank, calls in streams.items()}
-
-
-def _on_device(rank: int, calls: Sequence[Call], ends: Mapping[object, int]) -> Iterator[Call]:
-    before_ns = 0
-    for call in calls:  # on a stream, one begins once the one before it has ended
-        end_ns = max(before_ns, ends[call.shared])
-        seen_ns = end_ns + POLL_NS - (end_ns + 17_000_000 * rank) % POLL_NS
-        began_ns = seen_ns - (end_ns - max(call.at_ns, before_ns))
-        yield msgspec.structs.replace(call, at_ns=began_ns, left_ns=seen_ns, on_device=True)
-        before_ns = end_ns
-
-
 def compare(streams: Streams) -> tuple[list[int], int | None, tuple[int, ...]]:
     """Whose calls are compared, who is named, and who waits for it."""
     own = {rank: streams[rank] for rank in range(NODE)}
     chosen = choose_ranks(own, find_waited(streams), {rank: rank // NODE for rank in streams})
     if not chosen:
         return [], None, ()
-    compared = of_largest_groups(on_one_clock({rank: streams[rank] for rank in chosen}))
-    found = find_late_among(compared, one_clock=False)
+    found = find_late_among({rank: streams[rank] for rank in chosen}, one_clock=False)
     return chosen, found.rank if found is not None else None, found.waiting if found is not None else ()
 
 

@@ -13,7 +13,7 @@ from statistics import median
 import msgspec
 
 from hangwatch.slow.arrival import MIN_PEERS, MIN_SHARE, LateRank, find_late
-from hangwatch.slow.flight import MOST_CALLS
+from hangwatch.slow.flight import MOST_CALLS, of_largest_groups, on_one_clock
 from hangwatch.slow.timeline import Call, Streams, are_on_device
 
 #: So many ranks show what is usual; more would only take longer.
@@ -32,7 +32,7 @@ def _waited(calls: Sequence[Call]) -> float:
 
 
 def choose_ranks(own: Streams, waited: Mapping[int, float], nodes: Mapping[int, Hashable]) -> list[int]:
-    """Return whose calls are to be compared; empty if nobody's.
+    """Return the ranks to compare; empty if there is no need, or if there are too many.
 
     ``own``: the calls of some ranks. ``waited``: of all ranks that are known to have been in operations on devices, as
     ``find_waited``. ``nodes``: where each rank of the job is.
@@ -99,7 +99,11 @@ def unpack_calls(sent: SentCalls) -> list[Call]:
 
 
 def find_late_among(streams: Streams, *, one_clock: bool) -> LateRank | None:
-    """Return who made the job late, as ``find_late``; ranks without calls are not missed."""
+    """Return who made the job late, as ``find_late``; ranks without calls are not missed.
+
+    ``streams``: each rank's calls by its own clock.
+    """
+    streams = of_largest_groups(on_one_clock(streams))
     known: dict[Hashable, tuple[int, ...]] = {}
     for calls in streams.values():
         for call in calls:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import msgspec
 
@@ -18,7 +17,6 @@ from hangwatch.agent.capturing.scope import NodeScope
 from hangwatch.agent.fleet.peers import Member
 from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.scope import FleetScope
-from hangwatch.agent.fleet.wire import Answer, Question
 from hangwatch.model.capture import Capture, RankCapture, RankIdentity
 from hangwatch.model.digest import DigestRank
 from hangwatch.model.slowness import Profile
@@ -26,7 +24,6 @@ from hangwatch.slow.sampling import choose_ranks, unpack_calls
 from hangwatch.slow.timeline import Streams
 
 log = logging.getLogger("hangwatch")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,9 @@ class FleetComparison:
         most = max(map(len, own.values()))
         async with self.scope.asking:
             question = await self.inquiry.ask("calls", ranks=tuple(chosen), operations=most)
-            answers = await self._collect(question, lambda answer: answer.calls)
+            answers = await self.inquiry.collect_answers(
+                question, lambda answer: answer.calls, self.scope.nodes_of(chosen)
+            )
         try:
             streams |= await self.local.arrivals.count(
                 lambda: {sent.rank: unpack_calls(sent) for calls in answers.values() for sent in calls}
@@ -77,14 +76,10 @@ class FleetComparison:
             question = await self.inquiry.ask("profile", ranks=tuple(ranks), seconds=seconds)
         # Others may ask meanwhile: nodes that have seen this question go on.
         here, there = await asyncio.gather(
-            self.local.arrivals.profile(ranks, seconds), self._collect(question, lambda answer: answer.profiles)
+            self.local.arrivals.profile(ranks, seconds),
+            self.inquiry.collect_answers(question, lambda answer: answer.profiles, self.scope.nodes_of(ranks)),
         )
         return tuple(profile for profiles in (here, *there.values()) for profile in profiles if profile.rank in ranks)
-
-    async def _collect(self, question: Question, read: Callable[[Answer], _T]) -> dict[str, _T]:
-        elsewhere = self.scope.elsewhere
-        among = {elsewhere[rank][0].name for rank in question.ranks or () if rank in elsewhere}
-        return await self.inquiry.collect_answers(question, read, among)
 
     async def capture(self) -> Capture:
         """Capture this node's ranks once; the others are there by name, as nothing is wrong with them."""

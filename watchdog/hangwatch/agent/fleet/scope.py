@@ -188,8 +188,7 @@ class FleetScope:
         async with self.asking:
             question = await self.inquiry.ask("call_sites", ranks=tuple(ranks) if ranks is not None else None)
             capture = await self.local.call_sites(capture, ranks)
-            among = None if ranks is None else {self.elsewhere[r][0].name for r in ranks if r in self.elsewhere}
-            answers = await self._collect(question, among)
+            answers = await self._collect(question, self.nodes_of(ranks))
         theirs = {(r.rank, r.identity.pid): r for answer in answers for r in answer.ranks}
         found = [_with_call_sites(rank, theirs.get((rank.rank, rank.identity.pid))) for rank in capture.ranks]
         gaps = [gap for answer in answers for gap in answer.gaps if gap.source == NATIVE_STACKS]
@@ -227,6 +226,10 @@ class FleetScope:
     def leave(self) -> None:
         """Stop asking the other nodes."""
         self._left = True
+
+    def nodes_of(self, ranks: Collection[int] | None) -> set[str] | None:
+        """Return the keys of the other nodes that have one of these ranks; None (all nodes) if ``ranks`` is None."""
+        return {self.elsewhere[r][0].name for r in ranks if r in self.elsewhere} if ranks is not None else None
 
     @property
     def called(self) -> dict[str, str]:

@@ -1,5 +1,6 @@
-"""What the lease holder asks and reports, and what the others answer: compressed MessagePack. Pure; may import the model and
-``slow``.
+"""What the lease holder asks and reports, and what the others answer: compressed MessagePack.
+
+Pure; may import the model and ``slow``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _T = TypeVar("_T")
 
 
 QuestionKind = Literal["capture", "asked", "call_sites", "hardware", "calls", "profile"]
-#: Asked while a job goes on, again and again: nobody has to publish and read more often for it.
+#: These are asked while a job goes on, again and again: agents do not publish and read more often for them.
 UNHURRIED = frozenset({"calls", "profile"})
 
 

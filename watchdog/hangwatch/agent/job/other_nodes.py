@@ -98,7 +98,7 @@ class Comparison(Protocol):
         ...
 
     async def gather(self, own: Streams) -> Streams | None:
-        """Return the calls to be compared, empty if nobody can be late; None if they cannot be had now."""
+        """Return the calls to compare, empty if no rank can be late; None if they are not available now."""
         ...
 
     async def profile(self, ranks: Sequence[int], seconds: float) -> tuple[Profile, ...]:

@@ -28,7 +28,6 @@ from hangwatch.model.capture import Capture
 from hangwatch.model.live import LastToJoin
 from hangwatch.model.slowness import Profile, Slowness
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
-from hangwatch.slow.flight import of_largest_groups, on_one_clock
 from hangwatch.slow.follow import NEW, STEPS, Following
 from hangwatch.slow.timeline import Streams
 from hangwatch.slow.words import describe
@@ -80,11 +79,11 @@ class SlownessWatch:
     _task: asyncio.Task[Slowness | None] | None = None
     _due_s: float = 0.0
     _reported: int | None = None
-    #: Of the rank that the last looks have named, if it has not been reported, and of a usual one.
+    #: Of the rank that the last look has named, until it is reported, and of a usual one.
     _profiles: tuple[Profile, ...] = ()
 
     def __post_init__(self) -> None:
-        """By itself at first: the job is on this node alone."""
+        """Begin with this node alone."""
         self.comparison = OnThisNode(self.local)
 
     async def update(self, beats: Mapping[int, Beat], now_s: float, now_ns: int, *, calm: bool) -> None:
@@ -155,7 +154,7 @@ class SlownessWatch:
     def _judge(self, streams: Streams) -> None:
         if streams and self.comparison.one_clock:
             self.local.arrivals.windows.find_last()
-        self._following.look(of_largest_groups(on_one_clock(streams)), one_clock=self.comparison.one_clock)
+        self._following.look(streams, one_clock=self.comparison.one_clock)
 
     async def _profile(self, found: LateRank) -> tuple[Profile, ...]:
         """Watch the late rank and a usual one for some steps; empty if that cannot be, or if a step takes too long."""
