@@ -22,9 +22,11 @@ MAPS = b"""\
 
 #: Prints the process that waits, then the number of its main thread's owner as it knows it.
 PROGRAM = """
-import ctypes, os, sys, threading, time
+import ctypes, mmap, os, sys, threading, time
 free, held = ctypes.CDLL(None), ctypes.PyDLL(None)
-first, second = ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
+pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+first = (ctypes.c_char * 40).from_buffer(pages, mmap.PAGESIZE - 8)  # a mutex across two pages
+second = ctypes.create_string_buffer(40)
 begun, go = threading.Event(), threading.Event()
 def crossed():
     free.pthread_mutex_lock(first); begun.set(); free.pthread_mutex_lock(second)

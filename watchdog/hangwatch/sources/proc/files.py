@@ -78,18 +78,10 @@ def read_whole(path: str, limit_bytes: int) -> bytes | None:
 
 
 def read_memory(pid: int, address: int, length: int) -> bytes | None:
-    """Return bytes of the process's memory, without pausing it; None if unreadable.
-
-    The read ends early if a byte 0 in the first page ends what is wanted, as it does a path.
-    """
+    """Return bytes of the process's memory, fewer before a page that is not mapped; None if unreadable. No pause."""
     try:
         with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-            # What is wanted may end just before an unmapped page, and a read across one fails: stop at the page's end first.
-            within_page = min(length, 4096 - address % 4096)
-            head = os.pread(memory.fileno(), within_page, address)
-            if len(head) < length and b"\0" not in head:
-                head += os.pread(memory.fileno(), length - len(head), address + len(head))
-            return head
+            return os.pread(memory.fileno(), length, address)
     except (OSError, OverflowError):
         return None
 
