@@ -31,6 +31,8 @@ class FakeGpu:
     bus_id: str
     use: int = 0
     power: int = 90_000
+    clock: int = 1980
+    reasons: int = 0
     pids: tuple[int, ...] = ()
     links: dict[int, int] = field(default_factory=dict)
     replays: int = 0
@@ -50,6 +52,7 @@ class Driver:
     NVML_ERROR_DRIVER_NOT_LOADED = 9
     NVML_ERROR_GPU_IS_LOST = 15
     NVML_ERROR_RESET_REQUIRED = 16
+    NVML_CLOCK_SM = 1
     NVML_NVLINK_MAX_LINKS = 18
     NVML_NVLINK_ERROR_DL_REPLAY = 0
     NVML_NVLINK_ERROR_DL_RECOVERY = 1
@@ -87,6 +90,13 @@ class Driver:
 
     def nvmlDeviceGetEnforcedPowerLimit(self, gpu: FakeGpu) -> int:
         return 700_000 if self._there(gpu) else 0
+
+    def nvmlDeviceGetClockInfo(self, gpu: FakeGpu, kind: int) -> int:
+        assert kind == self.NVML_CLOCK_SM
+        return self._there(gpu).clock
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, gpu: FakeGpu) -> int:
+        return self._there(gpu).reasons
 
     def nvmlDeviceGetNvLinkState(self, gpu: FakeGpu, link: int) -> int:
         if link not in self._there(gpu).links:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pynvml
 import pytest
 from nvml_driver import Driver, FakeGpu
 
@@ -42,6 +43,20 @@ def test_ranks_are_found_by_the_drivers_own_list() -> None:
     first, second = gpus(Gpus(lambda: driver), process(4, 100), process(5, 101))
     assert (first.ranks, second.ranks) == ((4,), (5,))
     assert (second.bus_id, second.utilization, second.power_w, second.power_limit_w) == ("0000:5e:00", 1.0, 70.0, 700.0)
+
+
+def test_what_holds_the_clocks_down() -> None:
+    """Both bits for heat are one reason."""
+    driver = two_gpus()
+    driver.gpus[1].clock = 1230
+    driver.gpus[1].reasons = (
+        pynvml.nvmlClocksEventReasonSwPowerCap
+        | pynvml.nvmlClocksEventReasonSwThermalSlowdown
+        | pynvml.nvmlClocksEventReasonHwThermalSlowdown
+    )
+    first, second = gpus(Gpus(lambda: driver))
+    assert (first.clock_mhz, first.slowed_by) == (1980, ())
+    assert (second.clock_mhz, second.slowed_by) == (1230, ("its power limit", "heat"))
 
 
 @pytest.mark.parametrize(

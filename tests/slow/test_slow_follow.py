@@ -8,8 +8,8 @@ from arrivals import SimulatedJob, Work, look, slow
 
 from hangwatch.model.collectives import Group, Operation
 from hangwatch.slow.arrival import LateRank
-from hangwatch.slow.follow import Following, Process, Window, Windows
-from hangwatch.slow.timeline import find_period
+from hangwatch.slow.follow import Following, Process, Step, Window, Windows
+from hangwatch.slow.timeline import Call, find_period
 
 WORLD = Group("0", (0, 1, 2, 3))
 
@@ -17,13 +17,12 @@ WORLD = Group("0", (0, 1, 2, 3))
 def records(work: Work, steps: int, seed: int = 0) -> dict[int, list[Operation]]:
     """The operations of four ranks that reduce once a step."""
     job = SimulatedJob(4, "sync", work, seed=seed, steps=steps)
-    return {
-        rank: [
-            Operation(at, WORLD, call.seq, "all_reduce", False, call.at_ns, backend="gloo")
-            for at, call in enumerate(calls)
-        ]
-        for rank, calls in job.run().items()
-    }
+    return {rank: [to_operation(at, call) for at, call in enumerate(calls)] for rank, calls in job.run().items()}
+
+
+def to_operation(at: int, call: Call) -> Operation:
+    """The entry of a record, at a place, with a call."""
+    return Operation(at, WORLD, call.seq, call.name, False, call.at_ns, backend="gloo")
 
 
 def follow(work: Work, *, steps: int, every: int, ring: int = 2000) -> list[int | None]:
@@ -84,6 +83,25 @@ def test_what_repeats_within_a_step() -> None:
     assert find_period(layers * 2) != 240
     assert find_period((("first", "second") * 10 + ("loss",)) * 20) == 21
     assert find_period(tuple(range(50))) == 1
+
+
+@pytest.mark.parametrize(("told", "found"), [(True, [None, None, 1]), (False, [None, None, None])])
+def test_what_comes_every_ten_steps_is_in_none_if_the_program_counts_them(told: bool, found: list[int | None]) -> None:
+    """A Trainer that gathers its loss then; three looks, one every 20 steps."""
+    windows, following, seen = Windows(), Following(), []
+    processes = {rank: Process(rank, 1, 1.0) for rank in WORLD.ranks}
+    job = SimulatedJob(4, "sync", slow(1, 0.3), lambda step, _rank: 1e-6 if step % 10 == 9 else 0.0, steps=60)
+    whole = {rank: [to_operation(at, call) for at, call in enumerate(calls)] for rank, calls in job.run().items()}
+    windows.keep(list(processes.values()))
+    for reached in (20, 40, 60):
+        for rank, process in processes.items():
+            new = whole[rank][: reached + reached // 10]
+            windows.add(process, tuple(new))
+            if told:
+                windows.add_step(process, Step(reached, new[-1].created_ns))
+        look(windows, following)
+        seen.append(following.found.rank if following.found is not None else None)
+    assert seen == found
 
 
 def test_other_processes_begin_anew() -> None:

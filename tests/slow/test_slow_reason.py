@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hangwatch.diagnosis.slow import describe_lateness, diagnose_slowness
+from hangwatch.model.devices import Gpu
 from hangwatch.model.incident import Lateness, SlowReason
 from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
 from hangwatch.model.stacks import Frame
@@ -112,6 +114,28 @@ def test_the_verdict() -> None:
         " DataLoader, a file, a pipe or a connection."
     )
     assert describe_lateness(known).reason == "input"
+    hot = msgspec.structs.replace(known, gpus=(Gpu(3, clock_mhz=1230, slowed_by=("heat",)), Gpu(0, clock_mhz=1980)))
+    assert describe_lateness(hot).reason == "input"  # it explains the line
     alone = Slowness(known.lateness, 5)
     assert diagnose_slowness(alone).divergence is None
     assert describe_lateness(alone).reason == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("late", "clocks"),
+    [
+        (Gpu(3, clock_mhz=1230, slowed_by=("heat",)), "1230 MHz, because of heat; that of rank 0 at 1980 MHz"),
+        (Gpu(3, clock_mhz=1230), "1230 MHz; that of rank 0 at 1980 MHz"),
+        (Gpu(3, clock_mhz=1900, slowed_by=("its power limit",)), None),  # by too little
+        (Gpu(3, clock_mhz=345, slowed_by=("idle",)), None),
+        (Gpu(3), None),
+    ],
+)
+def test_a_gpu_with_slower_clocks(late: Gpu, clocks: str | None) -> None:
+    """It explains a rank that shows nothing else; on the host it waits for its device where the others do."""
+    both = profile(1, {STEP: 1.0}, running=1.0), profile(0, {STEP: 1.0}, running=1.0)
+    found = msgspec.structs.replace(slowness(*both), gpus=(late, Gpu(0, clock_mhz=1980)))
+    cause = diagnose_slowness(found).cause
+    assert cause is not None
+    assert describe_lateness(found).reason == ("gpu_clocks" if clocks else "unknown")
+    assert (clocks or "Nothing that hangwatch reads") in cause.explanation

@@ -18,6 +18,7 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     """One GPU as NVML shows it.
 
     - ``bus_id``: ``0000:3b:00``, as in the kernel log. ``utilization``: a share (0..1).
+    - ``clock_mhz``: of its multiprocessors. ``slowed_by``: what holds its clocks down; ``idle`` if it has no work.
     - ``ranks``: the global ranks that use it.
     - ``links_down``: NVLinks that were up at the first reading. ``link_errors``: by how much their error counters
       have grown since. ``xids``: the Xid events that the driver has reported since.
@@ -31,6 +32,8 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
     utilization: float | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
+    clock_mhz: int | None = None
+    slowed_by: tuple[str, ...] = ()
     links_down: tuple[int, ...] = ()
     link_errors: dict[str, int] = {}
     xids: tuple[int, ...] = ()

@@ -246,7 +246,7 @@ class SecondLook(msgspec.Struct, frozen=True, omit_defaults=True):
 
 #: Why a rank takes longer: it waits for a file, a pipe, a connection or its DataLoader; sleeps; waits for a lock or a thread of
 #: its own; is throttled by its cgroup; waits for a free core; has more to compute.
-SlowReason = Literal["input", "sleep", "lock", "throttled", "no_core", "compute", "unknown"]
+SlowReason = Literal["input", "sleep", "lock", "throttled", "no_core", "gpu_clocks", "compute", "unknown"]
 
 
 class Lateness(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hangwatch.model.devices import Gpu
 from hangwatch.model.incident import Lateness
 from hangwatch.model.stacks import Frame
 
@@ -36,9 +37,10 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
 class Slowness(msgspec.Struct, frozen=True, omit_defaults=True):
     """``lateness`` names a rank. ``onset_ns`` (wall clock): when the first of its late steps began.
 
-    ``profiles``: of this rank, and of one that is as fast as most; empty if not seen.
+    ``profiles``: of this rank, and of one that is as fast as most; empty if not seen. ``gpus``: of both, if known.
     """
 
     lateness: Lateness
     onset_ns: int
     profiles: tuple[Profile, ...] = ()
+    gpus: tuple[Gpu, ...] = ()

@@ -32,4 +32,13 @@ def slow_rank(slowness: Slowness) -> Match:
         evidence.append(Evidence(lateness.rank, "stacks", f"{reason.share:.0%} more of its time at {place}"))
     else:
         where = "No single line of the program takes what it needs more."
-    return Match("slow-rank", "strong", f"{where} {_WHY[reason.kind]}", tuple(evidence))
+    why = _WHY.get(reason.kind) or _say_clocks(slowness)
+    if reason.kind == "gpu_clocks":
+        evidence.append(Evidence(lateness.rank, "nvml", why))
+    return Match("slow-rank", "strong", f"{where} {why}", tuple(evidence))
+
+
+def _say_clocks(slowness: Slowness) -> str:
+    late, usual = slowness.gpus
+    because = f", because of {' and '.join(late.slowed_by)}" if late.slowed_by else ""
+    return f"Its GPU runs at {late.clock_mhz} MHz{because}; that of rank {slowness.profiles[1].rank} at {usual.clock_mhz} MHz."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -22,6 +22,15 @@ STEPS = 60
 NEW = 1 / 8
 #: So many looks have to agree that a rank is late, or that it no longer is.
 _LOOKS = 2
+#: So many readings of the step are kept, and so many steps tell which calls belong to each.
+_TELLING = 8
+
+
+class Step(NamedTuple):
+    """The step that the program has reached at a moment, by its own count."""
+
+    number: int
+    at_ns: int
 
 
 class Window:
@@ -30,6 +39,7 @@ class Window:
     def __init__(self, rank: int, most: int) -> None:
         self.rank = rank
         self.calls: deque[Call] = deque(maxlen=most)
+        self.steps: deque[Step] = deque(maxlen=_TELLING)
         self.new = self.undrawn = 0
         self.telling = True
         self.last = -1
@@ -55,6 +65,19 @@ class Window:
         self.new += len(calls or ())
         self.undrawn += len(calls or ())
         self.last = records[-1]
+
+    def of_each_step(self) -> list[Call]:
+        """Return the calls that come in most steps, if the program counts its steps; all of them if it does not.
+
+        A Trainer that logs every ten steps gathers its loss there. By the record alone, ten steps would be one.
+        """
+        calls = list(self.calls)
+        told = [step for step in self.steps if calls and step.at_ns >= calls[0].at_ns]
+        steps = told[-1].number - told[0].number if told else 0
+        if steps < _TELLING:
+            return calls
+        often = Counter(call.name for call in calls if told[0].at_ns < call.at_ns <= told[-1].at_ns)
+        return [call for call in calls if often[call.name] >= steps / 2]
 
 
 class Process(NamedTuple):
@@ -90,10 +113,14 @@ class Windows:
         """Take in the record of a process. ``times``: see ``Window.add``."""
         self._of[process].add(operations, times)
 
+    def add_step(self, process: Process, step: Step) -> None:
+        """Take in which step a process has reached."""
+        self._of[process].steps.append(step)
+
     def newest(self) -> Streams | None:
         """Return the newest steps of each process by its own clock; empty if they do not tell, None if too few are new."""
         windows = self._of.values()
-        streams = {window.rank: _newest(list(window.calls)) for window in windows}
+        streams = {window.rank: _newest(window.of_each_step()) for window in windows}
         if any(window.new < NEW * len(streams[window.rank]) or not window.calls for window in windows):
             return None
         for window in windows:
@@ -115,7 +142,7 @@ class Windows:
     def calls(self, ranks: Collection[int], most: int) -> Streams:
         """Return the newest calls of those of ``ranks`` that are followed, by their own clock; empty if they do not tell."""
         windows = [window for window in self._of.values() if window.rank in ranks]
-        return {window.rank: list(window.calls)[-most:] for window in windows if window.telling}
+        return {window.rank: window.of_each_step()[-most:] for window in windows if window.telling}
 
 
 @dataclass

@@ -36,12 +36,18 @@ def find_reason(slowness: Slowness) -> Reason:
     if len(slowness.profiles) < 2:
         return Reason("unknown")
     late, usual = slowness.profiles[:2]
-    lost = slowness.lateness.lost
-    found = _find_line(late, usual, _MOST * lost)
-    if found is None:
-        return Reason(_kind_of(late, usual, None, _MOST * lost))
-    frame, share = found
-    return Reason(_kind_of(late, usual, frame, _MOST * share), frame, share)
+    frame, share = _find_line(late, usual, _MOST * slowness.lateness.lost) or (None, 0.0)
+    return Reason(_kind_of(slowness, frame, _MOST * (share or slowness.lateness.lost)), frame, share)
+
+
+def slower_clock(slowness: Slowness) -> float:
+    """Return by which part the rank's GPU runs slower than the usual one's; 0 if it does not, is idle, or is not known."""
+    if len(slowness.gpus) < 2:
+        return 0.0
+    late, usual = slowness.gpus
+    if "idle" in late.slowed_by or not late.clock_mhz or not usual.clock_mhz:
+        return 0.0
+    return max(0.0, 1 - late.clock_mhz / usual.clock_mhz)
 
 
 def _find_line(late: Profile, usual: Profile, least: float) -> tuple[Frame, float] | None:
@@ -76,8 +82,9 @@ def _shares(profile: Profile) -> dict[_Place, tuple[float, int]]:
     return {place: (share, depths[place]) for place, share in shares.items()}
 
 
-def _kind_of(late: Profile, usual: Profile, at: Frame | None, least: float) -> SlowReason:
+def _kind_of(slowness: Slowness, at: Frame | None, least: float) -> SlowReason:
     """Return the kind of reason for which there is an honest sign. ``at``: the line of the excess."""
+    late, usual = slowness.profiles[:2]
     stacks = [s for s in late.stacks if at is not None and any(_is_same(f, at) for f in s.frames)]
     loading = sum(s.share for s in stacks if calls(s.frames, _DATALOADER) is not None)
     locked = sum(s.share for s in stacks if _awaits_thread(s.frames))
@@ -87,6 +94,7 @@ def _kind_of(late: Profile, usual: Profile, at: Frame | None, least: float) -> S
         ("input", max(loading if _is_most(loading, stacks) else 0.0, _more(late.reading, usual.reading))),
         ("sleep", _more(late.sleeping, usual.sleeping)),
         ("lock", locked if _is_most(locked, stacks) else 0.0),
+        ("gpu_clocks", slower_clock(slowness)),
         ("compute", _more(late.running, usual.running)),
     )
     return next((kind for kind, more in signs if more > 0 and more >= least), "unknown")

@@ -17,6 +17,8 @@ from hangwatch.model.processes import ExitStatus
 
 #: The source that tells how a process ended. If a rank is gone, nobody waits for NCCL's timeouts.
 OF_THE_LOST = frozenset({"kernel log"})
+#: The one that tells why a rank may be late.
+OF_THE_LATE = frozenset({"nvml"})
 _SIGKILL = 9
 
 

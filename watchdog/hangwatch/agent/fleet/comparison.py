@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from hangwatch.agent.capturing.hardware import OF_THE_LATE
 from hangwatch.agent.capturing.scope import NodeScope
 from hangwatch.agent.fleet.peers import Member
 from hangwatch.agent.fleet.questions import Inquiry
@@ -92,7 +93,8 @@ class FleetComparison:
         )
         names = dict.fromkeys((*capture.job.nodes, *(rank.identity.node for rank in others)))
         job = msgspec.structs.replace(capture.job, nodes=tuple(names))
-        return msgspec.structs.replace(capture, job=job, ranks=(*capture.ranks, *others))
+        capture = msgspec.structs.replace(capture, job=job, ranks=(*capture.ranks, *others))
+        return await self.scope.hardware(capture, OF_THE_LATE)
 
     def _identify(self, member: Member, rank: DigestRank, now_ns: int) -> RankIdentity:
         identity = member.digest.identity(rank, now_ns)

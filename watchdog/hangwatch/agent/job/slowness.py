@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 
 from hangwatch.agent.capturing.arrivals import LONGEST_S
+from hangwatch.agent.capturing.hardware import OF_THE_LATE
 from hangwatch.agent.capturing.redact import hide_secrets
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
@@ -25,6 +26,7 @@ from hangwatch.agent.job.other_nodes import Comparison
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture
+from hangwatch.model.devices import Gpu, NodeFacts
 from hangwatch.model.live import LastToJoin
 from hangwatch.model.slowness import Profile, Slowness
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
@@ -65,7 +67,7 @@ class OnThisNode:
 
     async def capture(self) -> Capture:
         """Capture all ranks, once."""
-        return await self.local.capture_once(())
+        return await self.local.hardware(await self.local.capture_once(()), OF_THE_LATE)
 
 
 @dataclass
@@ -175,5 +177,12 @@ class SlownessWatch:
         if slowness is not None:
             self._reported = slowness.lateness.rank
             capture = await self.comparison.capture()
+            slowness = msgspec.structs.replace(slowness, gpus=_gpus_of(slowness.profiles, capture.nodes))
             diagnosis = diagnose(hide_secrets(msgspec.structs.replace(capture, slowness=slowness)))
             await self.incidents.report(diagnosis, detected_ns=now_ns)
+
+
+def _gpus_of(profiles: Sequence[Profile], nodes: Sequence[NodeFacts]) -> tuple[Gpu, ...]:
+    """Return the GPU of each profiled rank; empty if one is not known."""
+    gpus = {rank: gpu for node in nodes for gpu in node.gpus for rank in gpu.ranks}
+    return tuple([gpus[one.rank] for one in profiles]) if all(one.rank in gpus for one in profiles) else ()

@@ -26,6 +26,11 @@ _DEVICES = Path("/dev")
 #: ``NVML_NVLINK_ERROR_DL_*``: what a link repeats, recovers from, and drops.
 _LINK_COUNTERS = ("REPLAY", "RECOVERY", "CRC_FLIT", "CRC_DATA")
 _EVENTS_LIMIT = 256
+#: The bits ``nvmlClocksEventReason*`` for which a GPU runs below its highest clocks.
+_SLOWED_BY = {
+    0x01: "idle", 0x02: "a clock setting", 0x04: "its power limit", 0x08: "the hardware's protection",
+    0x10: "its sync boost group", 0x20: "heat", 0x40: "heat", 0x80: "the power supply",
+}  # fmt: skip
 
 
 class GpuReading(Gpu, frozen=True, omit_defaults=True):
@@ -141,6 +146,9 @@ def _read_gpu(nvml: Any, index: int, handle: Any) -> GpuReading:
 
     pci, use = ask("nvmlDeviceGetPciInfo"), ask("nvmlDeviceGetUtilizationRates")
     power, limit = ask("nvmlDeviceGetPowerUsage"), ask("nvmlDeviceGetEnforcedPowerLimit")
+    slowed = ask("nvmlDeviceGetCurrentClocksEventReasons")
+    if slowed is None:  # its name before R535
+        slowed = ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
     links = {
         link: bool(up)
         for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18))
@@ -161,6 +169,8 @@ def _read_gpu(nvml: Any, index: int, handle: Any) -> GpuReading:
         utilization=use.gpu / 100 if use is not None else None,
         power_w=power / 1000 if power is not None else None,
         power_limit_w=limit / 1000 if limit is not None else None,
+        clock_mhz=ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+        slowed_by=tuple(dict.fromkeys(by for bit, by in _SLOWED_BY.items() if slowed & bit)),
         links=links,
         errors=errors,
         pids=tuple(sorted({int(p.pid) for p in ask("nvmlDeviceGetComputeRunningProcesses") or ()})),
