@@ -72,11 +72,11 @@ class Window:
         A Trainer that logs every ten steps gathers its loss there. By the record alone, ten steps would be one.
         """
         calls = list(self.calls)
-        told = [step for step in self.steps if calls and step.at_ns >= calls[0].at_ns]
-        steps = told[-1].number - told[0].number if told else 0
+        reported = [step for step in self.steps if calls and step.at_ns >= calls[0].at_ns]
+        steps = reported[-1].number - reported[0].number if reported else 0
         if steps < _TELLING:
             return calls
-        often = Counter(call.name for call in calls if told[0].at_ns < call.at_ns <= told[-1].at_ns)
+        often = Counter(call.name for call in calls if reported[0].at_ns < call.at_ns <= reported[-1].at_ns)
         return [call for call in calls if often[call.name] >= steps / 2]
 
 
