@@ -10,7 +10,7 @@ from hangwatch.model.devices import Gpu
 from hangwatch.model.incident import Lateness, SlowReason
 from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
 from hangwatch.model.stacks import Frame
-from hangwatch.slow.reason import find_reason
+from hangwatch.slow.reason import Reason, find_reason, works_longer
 
 FILE = "/srv/train/train.py"
 MAIN = Frame("main", FILE, 90)
@@ -119,6 +119,35 @@ def test_the_verdict() -> None:
     alone = Slowness(known.lateness, 5)
     assert diagnose_slowness(alone).divergence is None
     assert describe_lateness(alone).reason == "unknown"
+
+
+ENDS = Frame("all_reduce", "/opt/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3252)
+WAITING = (ENDS, Frame("train", FILE, 70), MAIN)
+
+
+@pytest.mark.parametrize(
+    ("late", "usual", "works"),
+    [
+        # It computes while the other one waits, in places without a line; or at a line of its own; or it reads.
+        (profile(1, {STEP: 0.8, WAITING: 0.2}), profile(0, {STEP: 0.5, WAITING: 0.5}), True),
+        (profile(1, {READ: 0.3, STEP: 0.5, WAITING: 0.2}), profile(0, {STEP: 0.5, WAITING: 0.5}), True),
+        (profile(1, {STEP: 1.0}, running=0.9), profile(0, {STEP: 1.0}, running=0.6), True),
+        # It waits as long, for what comes over a slow link; too few looks; within the backward nothing shows.
+        (profile(1, {STEP: 0.5, WAITING: 0.5}), profile(0, {STEP: 0.45, WAITING: 0.55}), False),
+        (profile(1, {STEP: 0.8, WAITING: 0.2}, 10), profile(0, {STEP: 0.5, WAITING: 0.5}, 10), False),
+        (profile(1, {STEP: 1.0}, running=0.5), profile(0, {STEP: 1.0}, running=0.5), False),
+    ],
+)
+def test_who_waits_in_operations_does_not_work(late: Profile, usual: Profile, works: bool) -> None:
+    """Behind a slow link a rank comes late out of its operations, and is not to blame."""
+    assert works_longer(slowness(late, usual)) == works
+
+
+def test_an_operation_is_no_line_that_takes_the_excess() -> None:
+    """It takes longer for the rank behind a slow link."""
+    late = profile(1, {STEP: 0.4, WAITING: 0.6}), profile(0, {STEP: 0.8, WAITING: 0.2})
+    assert find_reason(slowness(*late)) == Reason("unknown")
+    assert not works_longer(Slowness(slowness(*late).lateness, 5))
 
 
 @pytest.mark.parametrize(

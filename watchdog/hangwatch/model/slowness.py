@@ -8,6 +8,9 @@ from hangwatch.model.devices import Gpu
 from hangwatch.model.incident import Lateness
 from hangwatch.model.stacks import Frame
 
+#: How often a second a stack is looked at.
+PROFILE_RATE_HZ = 50
+
 
 class ProfiledStack(msgspec.Struct, frozen=True):
     """A stack of the main thread, deepest first, and the share of the time that it was seen, 0 to 1."""

@@ -63,6 +63,7 @@ class LateRank(msgspec.Struct, frozen=True):
     took as long as its peers in the median. ``late_ns``: how much longer it takes in a step. On devices both are the least that
     is certain, and ``most_ns`` is the most that it may be. ``waiting``: who waits for it, in the operation to which it comes
     latest. ``since_ns``: when the first of the steps began; ``usual``: the peer whose steps take as long as those of most.
+    ``on_device``: it is known when operations ended.
     """
 
     rank: int | None
@@ -74,6 +75,7 @@ class LateRank(msgspec.Struct, frozen=True):
     since_ns: int = 0
     usual: int | None = None
     most_ns: int = 0
+    on_device: bool = False
 
     @property
     def faster(self) -> float:
@@ -257,7 +259,9 @@ def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
         lost = timeline.gain({rank: peers.usual(rank, start)}, since_ns)
     usual = min((other for other in peers.ranks if other != rank), key=lambda other: abs(median(excess[other][first:])))
     late = steps - first
-    return LateRank(rank, lost, round(late_ns), waiting, late, steps, since_ns, usual, round(most_ns))
+    return LateRank(
+        rank, lost, round(late_ns), waiting, late, steps, since_ns, usual, round(most_ns), timeline.on_device
+    )
 
 
 def _nobody(steps: int, lost: float = 0.0) -> LateRank:

@@ -6,8 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from hangwatch.analysis.places import calls, is_interpreter, user_frames
+from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.model.incident import SlowReason
-from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
+from hangwatch.model.slowness import PROFILE_RATE_HZ, Profile, ProfiledStack, Slowness
 from hangwatch.model.stacks import Frame
 
 #: A line, or a reason, has to explain this part of what the rank takes longer.
@@ -40,6 +41,43 @@ def find_reason(slowness: Slowness) -> Reason:
     return Reason(_kind_of(slowness, frame, _MOST * (share or slowness.lateness.lost)), frame, share)
 
 
+def works_longer(slowness: Slowness) -> bool:
+    """Return whether both profiles show that the rank works longer than the usual one, instead of waiting in operations.
+
+    Gloo does not record when an operation ends. Behind a slow link it ends later, and a rank that waits there is not late.
+    """
+    if len(slowness.profiles) < 2:
+        return False
+    late, usual = slowness.profiles[:2]
+    less = _is_more(_waiting(usual), _waiting(late), _samples(late, usual), _MOST * slowness.lateness.lost)
+    return less or find_reason(slowness) != Reason("unknown")
+
+
+def seconds_to_tell(lost: float) -> float:
+    """Return for how long a rank has to be watched to see if it works longer: the difference of two shares is no chance then."""
+    return 2 * 0.25 * ((_ERRORS + 1) / max(lost, 1e-3)) ** 2 / PROFILE_RATE_HZ
+
+
+def _is_more(p: float, q: float, samples: int, least: float) -> bool:
+    """Return whether a share of one profile is larger than that of another, by ``least`` and by more than chance."""
+    variance = max(0.0, p * (1 - p) + q * (1 - q))  # shares are rounded: their sum may be more than 1
+    return p - q > 0 and p - q >= max(least, _ERRORS * (variance / samples) ** 0.5)
+
+
+def _samples(late: Profile, usual: Profile) -> int:
+    return min(late.samples, usual.samples) or 1
+
+
+def _waiting(profile: Profile) -> float:
+    """Return for which share of its time a rank was in operations."""
+    return sum(stack.share for stack in profile.stacks if _waits(stack))
+
+
+def _waits(stack: ProfiledStack) -> bool:
+    wait = read_wait(stack.frames)
+    return wait is not None and wait.kind != "device"
+
+
 def slower_clock(slowness: Slowness) -> float:
     """Return by which part the rank's GPU runs slower than the usual one's; 0 if it does not, is idle, or is not known."""
     if len(slowness.gpus) < 2:
@@ -53,14 +91,12 @@ def slower_clock(slowness: Slowness) -> float:
 def _find_line(late: Profile, usual: Profile, least: float) -> tuple[Frame, float] | None:
     """Return the user's line that takes more of the late rank's time, and how much more; None if no single line does."""
     here, there = _shares(late), _shares(usual)
-    samples = min(late.samples, usual.samples) or 1
+    samples = _samples(late, usual)
     excess: dict[_Place, float] = {}
     for place, (p, _) in here.items():
         q = there.get(place, (0.0, 0))[0]
         # A line that both often show differs by chance, and may be deeper than the one that takes the excess.
-        # Shares are rounded: their sum may be more than 1.
-        variance = max(0.0, p * (1 - p) + q * (1 - q))
-        if p - q > 0 and p - q >= max(least, _ERRORS * (variance / samples) ** 0.5):
+        if _is_more(p, q, samples, least):
             excess[place] = p - q
     if not excess:
         return None
@@ -75,6 +111,8 @@ def _shares(profile: Profile) -> dict[_Place, tuple[float, int]]:
     shares: dict[_Place, float] = defaultdict(float)
     depths: dict[_Place, int] = defaultdict(int)
     for stack in profile.stacks:
+        if _waits(stack):  # operations take long for whom they wait for, too
+            continue
         own = user_frames(stack.frames)
         for depth, place in enumerate(dict.fromkeys((frame.file, frame.line) for frame in reversed(own))):
             shares[place] += stack.share

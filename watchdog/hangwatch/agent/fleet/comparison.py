@@ -82,7 +82,7 @@ class FleetComparison:
         )
         return tuple(profile for profiles in (here, *there.values()) for profile in profiles if profile.rank in ranks)
 
-    async def capture(self) -> Capture:
+    async def capture(self, *, devices: bool) -> Capture:
         """Capture this node's ranks once; the others are there by name, as nothing is wrong with them."""
         capture = await self.local.capture_once(())
         known = {rank.rank for rank in capture.ranks}
@@ -94,7 +94,7 @@ class FleetComparison:
         names = dict.fromkeys((*capture.job.nodes, *(rank.identity.node for rank in others)))
         job = msgspec.structs.replace(capture.job, nodes=tuple(names))
         capture = msgspec.structs.replace(capture, job=job, ranks=(*capture.ranks, *others))
-        return await self.scope.hardware(capture, OF_THE_LATE)
+        return await self.scope.hardware(capture, OF_THE_LATE) if devices else capture
 
     def _identify(self, member: Member, rank: DigestRank, now_ns: int) -> RankIdentity:
         identity = member.digest.identity(rank, now_ns)

@@ -105,8 +105,8 @@ class Comparison(Protocol):
         """Watch ``ranks`` and return where they spend their time, without those that cannot be watched."""
         ...
 
-    async def capture(self) -> Capture:
-        """Capture all ranks, as far as an incident of a job that goes on needs it."""
+    async def capture(self, *, devices: bool) -> Capture:
+        """Capture all ranks, as far as an incident of a job that goes on needs it; with ``devices`` also their GPUs."""
         ...
 
 

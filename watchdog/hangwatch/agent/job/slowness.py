@@ -31,6 +31,7 @@ from hangwatch.model.live import LastToJoin
 from hangwatch.model.slowness import Profile, Slowness
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
 from hangwatch.slow.follow import NEW, STEPS, Following
+from hangwatch.slow.reason import seconds_to_tell, works_longer
 from hangwatch.slow.timeline import Streams
 from hangwatch.slow.words import describe
 
@@ -41,6 +42,8 @@ _PERIOD_OF_CPU = 200.0
 #: After these steps the next look counts. A profile that shows fewer than three says nothing.
 _PROFILED_STEPS, _LEAST_STEPS = math.ceil(NEW * STEPS), 3
 _SHORTEST_S = 5.0
+#: A rank that comes late out of its operations, and does not work longer, is watched again after this time.
+_AFTER_TRANSFER_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,10 @@ class OnThisNode:
         """Watch ``ranks`` and return where they spend their time."""
         return await self.local.arrivals.profile(ranks, seconds)
 
-    async def capture(self) -> Capture:
+    async def capture(self, *, devices: bool) -> Capture:
         """Capture all ranks, once."""
-        return await self.local.hardware(await self.local.capture_once(()), OF_THE_LATE)
+        capture = await self.local.capture_once(())
+        return await self.local.hardware(capture, OF_THE_LATE) if devices else capture
 
 
 @dataclass
@@ -147,11 +151,19 @@ class SlownessWatch:
         """Return who is late if two looks agree and it was not reported; have a rank watched that one look names."""
         found, named = self._following.found, self._following.named
         if found is not None and found.rank != self._reported:
-            return Slowness(describe(found), found.since_ns, self._profiles)
-        if named is not None and named.rank != self._reported:
+            slowness = Slowness(describe(found), found.since_ns, self._profiles)
+            if not self._may_be_a_link(found) or works_longer(slowness):
+                return slowness
+            self._following, self._profiles = Following(), ()
+            self._due_s = now_s + _AFTER_TRANSFER_S
+        elif named is not None and named.rank != self._reported:
             self._profiles = await self._profile(named)
             self._due_s = now_s  # to see if it still holds
         return None
+
+    def _may_be_a_link(self, found: LateRank) -> bool:
+        """Return whether a slow link between nodes would look the same."""
+        return not (self.comparison.one_clock or found.on_device)
 
     def _judge(self, streams: Streams) -> None:
         if streams and self.comparison.one_clock:
@@ -161,7 +173,8 @@ class SlownessWatch:
     async def _profile(self, found: LateRank) -> tuple[Profile, ...]:
         """Watch the late rank and a usual one for some steps; empty if that cannot be, or if a step takes too long."""
         step_s = found.late_ns / 1e9 / max(found.lost, 1e-3)
-        seconds = min(LONGEST_S, max(_SHORTEST_S, _PROFILED_STEPS * step_s))
+        least_s = seconds_to_tell(found.lost) if self._may_be_a_link(found) else _SHORTEST_S
+        seconds = min(LONGEST_S, max(least_s, _SHORTEST_S, _PROFILED_STEPS * step_s))
         wanted = [rank for rank in (found.rank, found.usual) if rank is not None]
         if len(wanted) < 2 or seconds < _LEAST_STEPS * step_s:
             return ()
@@ -176,7 +189,7 @@ class SlownessWatch:
             await self.incidents.close(now_ns)
         if slowness is not None:
             self._reported = slowness.lateness.rank
-            capture = await self.comparison.capture()
+            capture = await self.comparison.capture(devices=found is not None and found.on_device)
             slowness = msgspec.structs.replace(slowness, gpus=_gpus_of(slowness.profiles, capture.nodes))
             diagnosis = diagnose(hide_secrets(msgspec.structs.replace(capture, slowness=slowness)))
             await self.incidents.report(diagnosis, detected_ns=now_ns)

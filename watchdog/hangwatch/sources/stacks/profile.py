@@ -14,13 +14,12 @@ from collections import Counter
 import msgspec
 
 from hangwatch.model.capture import Gap
-from hangwatch.model.slowness import ProfiledStack
+from hangwatch.model.slowness import PROFILE_RATE_HZ, ProfiledStack
 from hangwatch.model.stacks import Frame
 from hangwatch.sources.proc.files import inner_pid
 from hangwatch.sources.stacks.readers import explain_failure, find_program, run_reader
 from hangwatch.sources.stacks.samples import READER, SOURCE, StackFormatError, cut_stack
 
-_RATE_HZ = 50
 #: It starts within a second and ends within one, on a busy node within some more.
 _MORE_S = 10.0
 #: The most frequent stacks are kept; the rest would not be read.
@@ -53,7 +52,7 @@ async def profile_stacks(pid: int, seconds: float) -> tuple[int, tuple[ProfiledS
     if program is None:
         return Gap(SOURCE, "py-spy is not installed", hint="pip install py-spy")
     arguments = [
-        "record", "--nonblocking", "--idle", "--threads", "--full-filenames", "--rate", str(_RATE_HZ), "--duration",
+        "record", "--nonblocking", "--idle", "--threads", "--full-filenames", "--rate", str(PROFILE_RATE_HZ), "--duration",
         str(max(1, round(seconds))), "--format", "speedscope", "--output", "/dev/stdout", "--pid", str(pid),
     ]  # fmt: skip
     result = await run_reader(program, arguments, seconds + _MORE_S)
