@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,12 @@ from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.reopen import LeftOpen
 from hangwatch.agent.job import slowness
-from hangwatch.agent.job.slowness import SlownessWatch
+from hangwatch.agent.job.slowness import OnThisNode, SlownessWatch
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.incident import Incident
-from hangwatch.model.slowness import Profile, ProfiledStack
+from hangwatch.model.slowness import Profile, ProfiledStack, Traffic
 from hangwatch.model.stacks import Frame
 from hangwatch.outputs.bundle.bundle import read_bundle
 from hangwatch.sources.flight.transport import RawDump
@@ -41,6 +42,7 @@ class Simulated:
     """A job of four ranks that reduce once a step, the watch over it, and what it reported."""
 
     def __init__(self, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.state_dir = state_dir
         ranks = LocalRanks(Job("job", 4))
         ranks.add(RankIdentity(rank, 100 + rank, 1.0, node="here") for rank in RANKS)
         self.local = LocalScope(ranks)
@@ -107,6 +109,39 @@ class Simulated:
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulated:
     """A job whose ranks are equally fast."""
     return Simulated(tmp_path, monkeypatch)
+
+
+@pytest.mark.asyncio
+async def test_a_slow_link_is_an_incident_until_it_is_slow_no_more(job: Simulated) -> None:
+    """Two looks report it, once; two end it. An agent that is started anew ends what it finds, and reports it again."""
+
+    def links(busy: float) -> Mapping[str, Sequence[Traffic]]:
+        return {
+            f"n{n}": [
+                Traffic(
+                    f"10.0.0.{n}", f"10.0.0.{(n + 1) % 4}", busy if n == 1 else 0.01, 10**7, 10**7 if n == 1 else 10**9
+                )
+            ]
+            for n in range(4)
+        }
+
+    for busy, looks in ((0.01, 2), (0.5, 4), (0.01, 3), (0.5, 2)):
+        job.watch.comparison = OnThisNode(job.local, links=links(busy))
+        for _ in range(looks):
+            job.steps(40)
+            await job.look()
+    reported = [(i.verdict.cause and i.verdict.cause.id, i.ended_at is not None) for i in job.incidents]
+    assert reported == [("slow-link", False), ("slow-link", True), ("slow-link", False)]
+    assert "n1 and n2" in job.incidents[0].verdict.summary
+    left = job.watch.incidents.open_record
+    assert left is not None
+    again = SlownessWatch(job.local, IncidentLifecycle(job.state_dir, job._note))
+    again.comparison, job.watch = job.watch.comparison, again
+    again.resume(left)
+    for _ in range(3):
+        job.steps(40)
+        await job.look()
+    assert [i.ended_at is not None for i in job.incidents[3:]] == [True, False]
 
 
 @pytest.mark.asyncio

@@ -102,6 +102,15 @@ class Host:
         drop = f"32 0 0 {_RANDOM},53 1 0 {int(share * 2**32)},6 0 0 {_DROP},6 0 0 {_PASS}"
         self._filter(drop if share > 0 else None)
 
+    def limit(self, rate: str | None) -> None:
+        """Let its card carry no more than this, such as ``100mbit``, each way; None: as much as it can."""
+        ways = (("tc", self.outer), (*self.inside(), "tc", "eth0"))
+        for *tc, device in ways:
+            subprocess.run([*tc, "qdisc", "del", "dev", device, "root"], check=False, capture_output=True)
+            if rate is not None:
+                bucket = ["tbf", "rate", rate, "burst", "64kb", "latency", "400ms"]
+                subprocess.run([*tc, "qdisc", "add", "dev", device, "root", *bucket], check=True, capture_output=True)
+
     def block(self, port: int | None) -> None:
         """Have a firewall drop all that goes to this TCP port and comes from it, over IPv4; None: nothing any more.
 

@@ -1,4 +1,4 @@
-"""A real job that goes on while one rank's DataLoader becomes slow: reported with the line, and over when it is fast again."""
+"""Real jobs that go on while a rank or a link is slow: reported, and over when it is fast again."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> Non
     (tmp_path / "stop").touch()
     assert job.wait(_TIME_LIMIT_S) == 0, job.stderr()
     assert [one.verdict.kind for one in map(read_incident, find_bundles(state))] == ["slow"]
-    assert "the rank is no longer late" in job.stderr()
+    assert "nothing slows the job down any more" in job.stderr()
 
 
 @pytest.mark.waits
@@ -94,6 +94,31 @@ def test_a_late_rank_of_another_host(cluster: Cluster) -> None:
     assert line is not None
     assert line.source == "for step, batch in enumerate(loader):"
     (cluster.folder / "stall").unlink()
+    wait_for(lambda: reported()[0].ended_at is not None, _TIME_LIMIT_S, "its end")
+    assert len(reported()) == 1
+    (cluster.folder / "stop").touch()
+    for launcher in cluster.launchers.values():
+        assert launcher.wait(_TIME_LIMIT_S) == 0, launcher.stderr()
+
+
+@pytest.mark.waits
+def test_a_host_with_a_slow_card(cluster: Cluster) -> None:
+    """The agent that leads names the host, and no rank: not the slow host's, nor its neighbour's, which comes late for it."""
+    cluster.exchange = None
+    cluster.start_agents()
+    for number in range(NODES):
+        cluster.launch(number, program=("bulk.py", str(cluster.folder)), env={"OMP_NUM_THREADS": "1"})
+    slow = cluster.network[1]
+
+    def reported() -> list[Incident]:
+        return [one for number in range(NODES) for one in cluster.incidents(number)]
+
+    slow.limit("100mbit")
+    (found,) = wait_for(reported, _TIME_LIMIT_S, "an incident")
+    assert (found.verdict.kind, found.verdict.culprit_ranks) == ("slow", ())
+    assert found.verdict.cause is not None
+    assert (found.verdict.cause.id, f"on the links of {slow.name}" in found.verdict.summary) == ("slow-link", True)
+    slow.limit(None)
     wait_for(lambda: reported()[0].ended_at is not None, _TIME_LIMIT_S, "its end")
     assert len(reported()) == 1
     (cluster.folder / "stop").touch()

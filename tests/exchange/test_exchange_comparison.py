@@ -15,7 +15,7 @@ from hangwatch.agent.capturing import arrivals as reading
 from hangwatch.exchange.local import LocalExchange
 from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import DeviceTime, Group, Operation
-from hangwatch.model.slowness import Profile
+from hangwatch.model.slowness import Profile, Traffic
 from hangwatch.slow.follow import STEPS, Following, Process
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "slow"))
@@ -83,8 +83,20 @@ async def test_the_leader_finds_a_late_rank_of_another_node(backend: str, tmp_pa
     assert following.named is not None
     assert following.named.rank == LATE
     assert following.named.waiting == tuple(rank for rank in range(RANKS) if rank != LATE)
-    capture = await comparison.capture()
+    capture = await comparison.capture(devices=False)
     assert {rank.rank: rank.identity.node for rank in capture.ranks} == {rank: f"n{rank // 4}" for rank in range(RANKS)}
+    for node in nodes:
+        await node.watch.end(0)
+
+
+async def test_the_leader_knows_the_links_of_all_nodes(tmp_path: Path) -> None:
+    """Each node tells its own."""
+    nodes = make_nodes(tmp_path, slow(LATE, 0.4), "gloo")
+    links = {node.name: (Traffic(f"10.0.0.{at}", "10.0.0.9", 0.1, 5, 6),) for at, node in enumerate(nodes)}
+    for node in nodes:
+        node.watch.local.arrivals.links = links[node.name]
+    first = await leader(nodes)
+    await run_until(nodes, lambda: first.fleet.comparison.links == links)
     for node in nodes:
         await node.watch.end(0)
 

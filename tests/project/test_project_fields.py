@@ -38,6 +38,7 @@ OTHER_TEXT = {
     "SecondLook": ("until unless action called_off", _OURS),
     "Message": ("title body severity", _OF_A_CAPTURE),
     "SharedRecord": ("node agents", _OF_A_JOB),
+    "Traffic": ("local remote", "addresses"),
     "Beat": (
         "failure thread_failure handled thread_handled task_failure torch python server control problems store",
         _OF_A_BEAT,

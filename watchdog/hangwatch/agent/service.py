@@ -264,7 +264,7 @@ class Service:
             return "its ranks have ended"
         ends = {
             "silent_failure": "the loss is normal again",
-            "slow": "the rank is no longer late",
+            "slow": "nothing slows the job down any more",
             "straggler": "the ranks go on",
         }
         return ends.get(incident.verdict.kind, "the hang resolved")

@@ -1,4 +1,4 @@
-"""The diagnosis of a job that one rank makes late: who and why in, a verdict out. Pure."""
+"""The diagnosis of a job that one rank, or a link, makes late: who and why in, a verdict out. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import msgspec
 
 from hangwatch.diagnosis.causes import to_causes
 from hangwatch.model.incident import Divergence, Lateness, SourceLine, Verdict
-from hangwatch.model.slowness import Slowness
-from hangwatch.slow.causes import slow_rank
+from hangwatch.model.slowness import SlowLink, Slowness
+from hangwatch.slow.causes import slow_link, slow_rank
+from hangwatch.slow.links import name_link
 from hangwatch.slow.reason import find_reason
 
 
@@ -24,6 +25,18 @@ def diagnose_slowness(slowness: Slowness) -> Verdict:
         waiting_ranks=lateness.waiting,
         divergence=_divergence(slowness),
         cause=cause,
+    )
+
+
+def diagnose_slow_link(found: SlowLink) -> Verdict:
+    """Return the verdict on links that are slower than the rest; they accuse no rank."""
+    where = name_link(found)
+    return Verdict(
+        kind="slow",
+        proven=False,
+        severity="warning",
+        summary=f"The network is slower on {where} than between the other nodes of the job.",
+        cause=to_causes([slow_link(found)])[0],
     )
 
 

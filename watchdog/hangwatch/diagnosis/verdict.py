@@ -21,7 +21,7 @@ from hangwatch.diagnosis.causes import to_causes
 from hangwatch.diagnosis.failure import judge_failure
 from hangwatch.diagnosis.judged import SEVERITY, Judged, judge, window_of
 from hangwatch.diagnosis.registry import explain
-from hangwatch.diagnosis.slow import diagnose_slowness
+from hangwatch.diagnosis.slow import diagnose_slow_link, diagnose_slowness
 from hangwatch.diagnosis.summary import summarize, summarize_healthy
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
@@ -82,10 +82,12 @@ def _diagnose_ranks(capture: Capture, patience: Patience | None, min_wait_s: flo
 
 
 def _found_in_steps(capture: Capture) -> tuple[Verdict, int] | None:
-    """Return the verdict on a job that goes on, and its onset (wall clock, ns): it learns nothing, or a rank is late."""
+    """Return the verdict on a job that goes on, and its onset (wall clock, ns): it learns nothing, or something is slow."""
     silent = diagnose_training(capture.training, capture.job.world_size)
     if silent is not None:
         return silent.verdict, silent.onset_ns
+    if capture.slow_link is not None:
+        return diagnose_slow_link(capture.slow_link), capture.at_ns
     late = capture.slowness
     return (diagnose_slowness(late), late.onset_ns) if late is not None else None
 

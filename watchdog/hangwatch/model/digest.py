@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from hangwatch.model.capture import RankIdentity
+from hangwatch.model.slowness import Traffic
 from hangwatch.model.transforms.published import PublishedError, parse_published
 
 DIGEST_VERSION = 1
@@ -71,6 +72,7 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
       none.
     - ``leaving``: the agent ends, and this is its last digest.
     - ``at_ns``: the node's own wall clock.
+    - ``links``: the busiest, to other nodes.
     """
 
     version: int
@@ -84,6 +86,7 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
     groups: tuple[DigestGroup, ...]
     replaced_age_s: float | None = None
     leaving: bool = False
+    links: tuple[Traffic, ...] = ()
 
     def identity(self, rank: DigestRank, now_ns: int) -> RankIdentity:
         """Return the identity of a rank.

@@ -47,3 +47,28 @@ class Slowness(msgspec.Struct, frozen=True, omit_defaults=True):
     onset_ns: int
     profiles: tuple[Profile, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+
+
+class Traffic(msgspec.Struct, frozen=True, array_like=True):
+    """What the ranks of a node send to one address.
+
+    ``busy``: the share of the time in which data waited for the network, of the connection where it is largest. ``sent``:
+    bytes a second; ``rate``: as many on that connection while there was enough to send.
+    """
+
+    local: str
+    remote: str
+    busy: float
+    sent: int
+    rate: int
+
+
+class SlowLink(msgspec.Struct, frozen=True):
+    """Links on which data waits for the network: all those of one node, or the one between two.
+
+    ``busy``: for which share of the time at least; ``others``: at most on the other links that carry as much.
+    """
+
+    nodes: tuple[str, ...]
+    busy: float
+    others: float

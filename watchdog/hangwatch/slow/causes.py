@@ -1,11 +1,12 @@
-"""What is said of a rank that makes the others late: the cause, why, and the evidence. Pure."""
+"""What is said of a rank or a link that makes the others late: the cause, why, and the evidence. Pure."""
 
 from __future__ import annotations
 
 from hangwatch.causes.match import Match
 from hangwatch.model.incident import Evidence, SlowReason
-from hangwatch.model.slowness import Slowness
+from hangwatch.model.slowness import SlowLink, Slowness
 from hangwatch.model.text import short_place
+from hangwatch.slow.links import name_link
 from hangwatch.slow.reason import find_reason
 
 _WHY: dict[SlowReason, str] = {
@@ -36,6 +37,18 @@ def slow_rank(slowness: Slowness) -> Match:
     if reason.kind == "gpu_clocks":
         evidence.append(Evidence(lateness.rank, "nvml", why))
     return Match("slow-rank", "strong", f"{where} {why}", tuple(evidence))
+
+
+def slow_link(found: SlowLink) -> Match:
+    """Return the match for links that are slower than those of the rest of the job."""
+    where = name_link(found)
+    return Match(
+        "slow-link",
+        "strong",
+        f"Sent data waits for the network for {found.busy:.0%} of the time on {where}, and for at most {found.others:.0%} on"
+        " other links.",
+        (Evidence(None, "TCP", f"data is not acknowledged for {found.busy:.0%} of the time on {where}"),),
+    )
 
 
 def _say_clocks(slowness: Slowness) -> str:

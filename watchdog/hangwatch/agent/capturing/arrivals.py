@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from hangwatch.agent.capturing.local_ranks import LocalRanks
@@ -17,9 +18,10 @@ from hangwatch.agent.capturing.redact import hide_in, secret_values
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import RankIdentity
-from hangwatch.model.slowness import Profile, ProfiledStack
+from hangwatch.model.slowness import Profile, ProfiledStack, Traffic
 from hangwatch.model.stacks import TaskStack
 from hangwatch.slow.follow import Process, Step, Windows
+from hangwatch.sources.connections.transfers import LinkMeter
 from hangwatch.sources.discovery.rank_processes import read_rank_process
 from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded, parse_timed, times_operations
 from hangwatch.sources.flight.transport import RawDump, decode_newest, fetch_dump
@@ -41,12 +43,17 @@ LONGEST_S = 60.0
 
 @dataclass
 class Arrivals:
-    """Reads what is new in the records of the job's ``ranks`` on this node, into ``windows``. ``cpu_s``: what that has cost."""
+    """Reads what is new in the records of the job's ``ranks`` on this node, into ``windows``. ``cpu_s``: what that has cost.
+
+    ``links``: the busiest to other nodes, since the reading before.
+    """
 
     ranks: LocalRanks
     health: SourceHealth
     windows: Windows = field(default_factory=Windows)
+    links: tuple[Traffic, ...] = ()
     cpu_s: float = 0.0
+    _meter: LinkMeter = field(default_factory=LinkMeter)
 
     def tell(self, beats: Mapping[int, Beat]) -> bool:
         """Return whether all ranks here have records that tell when they joined their operations, all on one backend.
@@ -64,6 +71,7 @@ class Arrivals:
         """Read all records once. Return whether all were read, and after how many seconds they may be read again."""
         processes = [Process(one.rank, one.pid, one.start_time) for one in self.ranks.in_order]
         self.windows.keep(processes)
+        self.links = await self.count(partial(self._meter.look, [one.pid for one in processes]))
         pause_s = 0.0
         with self.health.reading("flight recorder") as reading:
             for process in processes:  # one after the other: a record is a megabyte

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -20,7 +20,7 @@ from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.scope import FleetScope
 from hangwatch.model.capture import Capture, RankCapture, RankIdentity
 from hangwatch.model.digest import DigestRank
-from hangwatch.model.slowness import Profile
+from hangwatch.model.slowness import Profile, Traffic
 from hangwatch.slow.sampling import choose_ranks, unpack_calls
 from hangwatch.slow.timeline import Streams
 
@@ -81,6 +81,13 @@ class FleetComparison:
             self.inquiry.collect_answers(question, lambda answer: answer.profiles, self.scope.nodes_of(ranks)),
         )
         return tuple(profile for profiles in (here, *there.values()) for profile in profiles if profile.rank in ranks)
+
+    @property
+    def links(self) -> Mapping[str, Sequence[Traffic]]:
+        """The busiest links of each node."""
+        others = {member.name: member.digest for member, _ in self.scope.elsewhere.values()}
+        theirs = {self.scope.called.get(name, digest.node): digest.links for name, digest in others.items()}
+        return {self.scope.node: self.local.arrivals.links, **theirs}
 
     async def capture(self, *, devices: bool) -> Capture:
         """Capture this node's ranks once; the others are there by name, as nothing is wrong with them."""

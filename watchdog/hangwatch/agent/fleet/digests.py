@@ -11,6 +11,7 @@ from hangwatch.model.beats import Beat
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.digest import DIGEST_VERSION, Digest, DigestGroup, DigestProgress, DigestRank
 from hangwatch.model.progress import LiveProgress, RankProgress, in_flight_s, read_progress
+from hangwatch.model.slowness import Traffic
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,12 @@ def make_digest(
     replaced_age_s: float | None = None,
     leaving: bool = False,
     waited: Mapping[int, float] = MappingProxyType({}),
+    links: tuple[Traffic, ...] = (),
 ) -> Digest:
     """Return the digest of this node's ``ranks``.
 
     ``lost``: ranks whose process is gone; ``supervised``: those of them that may be restarted. ``beats``: by pid. ``waited``: by
-    rank, see ``DigestRank``.
+    rank, see ``DigestRank``. ``links``: the busiest.
     """
     groups: dict[str, int] = {}
     labels: list[DigestGroup] = []
@@ -85,6 +87,7 @@ def make_digest(
         groups=tuple(labels),
         replaced_age_s=replaced_age_s,
         leaving=leaving,
+        links=links,
     )
 
 

@@ -223,6 +223,7 @@ class JobFleet:
                 replaced_age_s=self.link.clock() - replaced_s if replaced_s is not None else None,
                 leaving=self._left,
                 waited=self.local.arrivals.windows.waited,
+                links=self.local.arrivals.links,
             )
         )
 

@@ -5,7 +5,7 @@ May import the capturing and the incidents rooms. ``fleet`` implements the proto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from hangwatch.agent.capturing.scope import CaptureScope
 from hangwatch.agent.incidents.record import Sharing
 from hangwatch.model.capture import Capture, Gap
 from hangwatch.model.progress import RankProgress
-from hangwatch.model.slowness import Profile
+from hangwatch.model.slowness import Profile, Traffic
 from hangwatch.slow.timeline import Streams
 
 
@@ -103,6 +103,11 @@ class Comparison(Protocol):
 
     async def profile(self, ranks: Sequence[int], seconds: float) -> tuple[Profile, ...]:
         """Watch ``ranks`` and return where they spend their time, without those that cannot be watched."""
+        ...
+
+    @property
+    def links(self) -> Mapping[str, Sequence[Traffic]]:
+        """The busiest links of each node; empty if there is one node."""
         ...
 
     async def capture(self, *, devices: bool) -> Capture:

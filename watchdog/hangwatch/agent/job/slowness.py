@@ -1,8 +1,8 @@
-"""A rank that makes the others late while the job goes on: when its records are read, and when that becomes an incident.
+"""A rank or a link that makes a job late while it goes on: when records are read, and when that becomes an incident.
 
 Once a look names a rank, its stacks and those of a usual rank are read, and the next look has to agree. One incident at a time;
-it is over when two looks no longer name the rank. The records are read beside the ticks, and never while a hang is suspected. On
-several nodes, each reads its own, and the one that leads looks. May import the capturing and the incidents rooms,
+it is over when two looks no longer name the rank or the link. The records are read beside the ticks, and never while a hang is
+suspected. On several nodes, each reads its own, and the one that leads looks. May import the capturing and the incidents rooms,
 ``other_nodes``, the diagnosis and ``slow``.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,9 +29,10 @@ from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture
 from hangwatch.model.devices import Gpu, NodeFacts
 from hangwatch.model.live import LastToJoin
-from hangwatch.model.slowness import Profile, Slowness
+from hangwatch.model.slowness import Profile, SlowLink, Slowness, Traffic
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
 from hangwatch.slow.follow import NEW, STEPS, Following
+from hangwatch.slow.links import find_slow_link
 from hangwatch.slow.reason import seconds_to_tell, works_longer
 from hangwatch.slow.timeline import Streams
 from hangwatch.slow.words import describe
@@ -53,6 +55,7 @@ class OnThisNode:
     local: LocalScope
     one_clock: bool = True
     looks: bool = True
+    links: Mapping[str, Sequence[Traffic]] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
@@ -76,15 +79,17 @@ class OnThisNode:
 
 @dataclass
 class SlownessWatch:
-    """Follows one job. ``incidents`` reports who is late, and the end of that. ``comparison``: with which ranks."""
+    """Follows one job. ``incidents`` reports what is slow, and the end of that. ``comparison``: of which ranks and nodes."""
 
     local: LocalScope
     incidents: IncidentLifecycle
     comparison: Comparison = field(init=False)
     _following: Following = field(default_factory=Following)
-    _task: asyncio.Task[Slowness | None] | None = None
+    _links: deque[SlowLink | None] = field(default_factory=lambda: deque(maxlen=2))
+    _task: asyncio.Task[Slowness | SlowLink | None] | None = None
     _due_s: float = 0.0
-    _reported: int | None = None
+    #: A rank, or the nodes of a link.
+    _reported: int | tuple[str, ...] | None = None
     #: Of the rank that the last look has named, until it is reported, and of a usual one.
     _profiles: tuple[Profile, ...] = ()
 
@@ -125,15 +130,17 @@ class SlownessWatch:
         """Go on with an incident that an agent before this one has reported."""
         self.incidents.resume(record)
         late = record.incident.lateness
-        if late is not None and late.rank is not None:
+        if late is None:
+            self._reported = ()  # a link: the next looks name it again
+        elif late.rank is not None:
             self._reported = late.rank
             nanoseconds = round(late.late_s * 1e9)
             self._following.found = LateRank(
                 late.rank, late.lost, nanoseconds, late.waiting, late.steps, late.of_steps, record.onset_ns
             )
 
-    async def _look(self, beats: Mapping[int, Beat], now_s: float) -> Slowness | None:
-        """Read the records once, and return who is late, if that is so by now and was not reported."""
+    async def _look(self, beats: Mapping[int, Beat], now_s: float) -> Slowness | SlowLink | None:
+        """Read the records once, and return what is slow, if that is so by now and was not reported."""
         arrivals = self.local.arrivals
         arrivals.cpu_s = 0.0
         read, pause_s = await arrivals.read(beats)
@@ -145,7 +152,15 @@ class SlownessWatch:
         if streams is not None:
             await arrivals.count(partial(self._judge, streams))
         self._due_s = max(self._due_s, now_s + max(pause_s, arrivals.cpu_s * _PERIOD_OF_CPU))
-        return await self._news(now_s) if streams is not None else None
+        if self.comparison.looks:
+            self._links.append(find_slow_link(self.comparison.links))
+        if self._reported is None and len(set(self._links_named)) == 1 and len(self._links_named) == self._links.maxlen:
+            return self._links[-1]
+        return await self._news(now_s) if streams is not None and not isinstance(self._reported, tuple) else None
+
+    @property
+    def _links_named(self) -> list[tuple[str, ...]]:
+        return [link.nodes for link in self._links if link is not None]
 
     async def _news(self, now_s: float) -> Slowness | None:
         """Return who is late if two looks agree and it was not reported; have a rank watched that one look names."""
@@ -181,18 +196,23 @@ class SlownessWatch:
         profiles = await self.comparison.profile(wanted, seconds)
         return tuple(sorted(profiles, key=lambda one: wanted.index(one.rank))) if len(profiles) == len(wanted) else ()
 
-    async def _tell(self, slowness: Slowness | None, now_ns: int) -> None:
+    async def _tell(self, slow: Slowness | SlowLink | None, now_ns: int) -> None:
         """Report what a look has found; or that what was reported holds no more."""
         found = self._following.found
-        if self._reported is not None and (found is None or found.rank != self._reported):
+        if self._reported not in {None, found.rank if found is not None else None, *self._links_named}:
             self._reported = None
             await self.incidents.close(now_ns)
-        if slowness is not None:
-            self._reported = slowness.lateness.rank
+        if slow is None:
+            return
+        if isinstance(slow, SlowLink):
+            self._reported = slow.nodes
+            capture = msgspec.structs.replace(await self.comparison.capture(devices=False), slow_link=slow)
+        else:
+            self._reported = slow.lateness.rank
             capture = await self.comparison.capture(devices=found is not None and found.on_device)
-            slowness = msgspec.structs.replace(slowness, gpus=_gpus_of(slowness.profiles, capture.nodes))
-            diagnosis = diagnose(hide_secrets(msgspec.structs.replace(capture, slowness=slowness)))
-            await self.incidents.report(diagnosis, detected_ns=now_ns)
+            slow = msgspec.structs.replace(slow, gpus=_gpus_of(slow.profiles, capture.nodes))
+            capture = msgspec.structs.replace(capture, slowness=slow)
+        await self.incidents.report(diagnose(hide_secrets(capture)), detected_ns=now_ns)
 
 
 def _gpus_of(profiles: Sequence[Profile], nodes: Sequence[NodeFacts]) -> tuple[Gpu, ...]:
