@@ -19,9 +19,13 @@ FULL, FAST = 8_000_000, 900_000_000
 
 
 def ring(
-    busy: Mapping[int, float], size: int = 4, sent: Mapping[int, int] | None = None, slow: int = FULL
+    busy: Mapping[int, float],
+    size: int = 4,
+    sent: Mapping[int, int] | None = None,
+    slow: Mapping[int, int] | None = None,
 ) -> dict[str, list[Traffic]]:
-    """What each node sends to the next one; with small answers, whose end is acknowledged late. ``slow``: a busy one's rate."""
+    """What each node sends to the next one, with small answers, whose end is acknowledged late. ``slow``: unusual rates."""
+    rates = dict.fromkeys(busy, FULL) if slow is None else slow
     return {
         f"n{n}": [
             Traffic(
@@ -29,7 +33,7 @@ def ring(
                 f"10.0.0.{(n + 1) % size}",
                 busy.get(n, 0.03),
                 (sent or {}).get(n, FULL),
-                slow if busy.get(n, 0) >= 0.3 else FAST,
+                rates.get(n, FAST),
             ),
             Traffic(f"10.0.0.{n}", f"10.0.0.{(n - 1) % size}", 0.4, 2_000, 50_000),
         ]
@@ -42,7 +46,7 @@ def ring(
     [
         (ring({}), None),
         # As seen on three hosts, with the card of n2 limited on its way out: what n0 sends is acknowledged late, too.
-        (ring({2: 0.67, 0: 0.03, 1: 0.4}, 3), SlowLink(("n2",), 0.4, 0.03)),
+        (ring({2: 0.67, 1: 0.4}, 3, slow={2: FULL}), SlowLink(("n2",), 0.4, 0.03)),
         (ring({1: 0.5, 2: 0.6}), SlowLink(("n2",), 0.5, 0.03)),
         (ring({1: 0.5}), SlowLink(("n1", "n2"), 0.5, 0.03)),
         (ring({1: 0.5, 3: 0.5}), None),  # two links without a common node
@@ -50,7 +54,7 @@ def ring(
         (ring({1: 0.5, 2: 0.6, 3: 0.2}), None),  # no clear difference
         (ring({0: 0.1, 1: 0.13, 2: 0.26}, 3), None),  # as seen on three healthy hosts
         (ring({1: 0.15}), None),  # too little to matter
-        (ring({1: 0.5}, slow=FAST), None),  # the ends of its messages are acknowledged late
+        (ring({1: 0.5}, slow={}), None),  # the ends of its messages are acknowledged late
         (ring({1: 0.6}, sent={1: 3 * FULL}), None),  # it has more to carry
         (ring({1: 0.6}, sent=dict.fromkeys(range(4), 5_000)), None),  # small messages are acknowledged late
         (ring({1: 0.6}, 2), None),  # one pair of nodes cannot be compared

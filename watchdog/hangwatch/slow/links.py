@@ -16,7 +16,8 @@ from hangwatch.model.slowness import SlowLink, Traffic
 _LEAST = 0.3
 #: On any other link it waits for this part of that at most.
 _OTHERS = 0.25
-#: ... and there data travels at this part of the others' rate at most; a late acknowledgement counts as waiting, too.
+#: ... and on one of the slow links data arrives at this part of the others' rate at most: a late acknowledgement counts as
+#: waiting, too. On the way to a card that is slow outwards, acknowledgements alone are slow.
 _SLOWER = 0.5
 #: Links are compared if they carry this part of what the fullest one does.
 _ALIKE = 0.5
@@ -39,7 +40,7 @@ def find_slow_link(nodes: Mapping[str, Sequence[Traffic]]) -> SlowLink | None:
     if not slow or not usual:
         return None
     least, others = min(link.busy for link in slow.values()), max(link.busy for link in usual.values())
-    slower = max(link.rate for link in slow.values()) <= _SLOWER * min(link.rate for link in usual.values())
+    slower = min(link.rate for link in slow.values()) <= _SLOWER * min(link.rate for link in usual.values())
     common = frozenset.intersection(*slow)
     # All links of one node, or one alone.
     alone = len(slow) == 1 or (len(common) == 1 and not any(common <= pair for pair in usual))
