@@ -26,7 +26,7 @@ _LEAST_SENT = 1_000_000
 
 
 def find_slow_link(nodes: Mapping[str, Sequence[Traffic]]) -> SlowLink | None:
-    """Return whose links are slow, by what each node sends; None if nobody's are, or if there is too little to compare."""
+    """Return the slow links, from what each node sends; None if no link is slow, or if there is too little to compare."""
     of = {link.local: node for node, links in nodes.items() for link in links}
     ways: dict[frozenset[str], list[Traffic]] = defaultdict(list)
     for node, links in nodes.items():

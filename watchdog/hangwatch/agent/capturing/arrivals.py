@@ -45,7 +45,7 @@ LONGEST_S = 60.0
 class Arrivals:
     """Reads what is new in the records of the job's ``ranks`` on this node, into ``windows``. ``cpu_s``: what that has cost.
 
-    ``links``: the busiest to other nodes, since the reading before.
+    ``links``: the busiest to other nodes since the reading before, if the job has ranks there.
     """
 
     ranks: LocalRanks
@@ -71,7 +71,8 @@ class Arrivals:
         """Read all records once. Return whether all were read, and after how many seconds they may be read again."""
         processes = [Process(one.rank, one.pid, one.start_time) for one in self.ranks.in_order]
         self.windows.keep(processes)
-        self.links = await self.count(partial(self._meter.look, [one.pid for one in processes]))
+        if len(processes) < (self.ranks.job.world_size or 0):
+            self.links = await self.count(partial(self._meter.look, [one.pid for one in processes]))
         pause_s = 0.0
         with self.health.reading("flight recorder") as reading:
             for process in processes:  # one after the other: a record is a megabyte

@@ -90,7 +90,7 @@ class SlownessWatch:
     _due_s: float = 0.0
     #: A rank, or the nodes of a link.
     _reported: int | tuple[str, ...] | None = None
-    #: Of the rank that the last look has named, until it is reported, and of a usual one.
+    #: The rank that the last look named, and a usual one; kept until the rank is reported.
     _profiles: tuple[Profile, ...] = ()
 
     def __post_init__(self) -> None:
@@ -154,9 +154,13 @@ class SlownessWatch:
         self._due_s = max(self._due_s, now_s + max(pause_s, arrivals.cpu_s * _PERIOD_OF_CPU))
         if self.comparison.looks:
             self._links.append(find_slow_link(self.comparison.links))
-        if self._reported is None and len(set(self._links_named)) == 1 and len(self._links_named) == self._links.maxlen:
-            return self._links[-1]
+        if self._reported is None and (link := self._agreed_link()) is not None:
+            return link
         return await self._news(now_s) if streams is not None and not isinstance(self._reported, tuple) else None
+
+    def _agreed_link(self) -> SlowLink | None:
+        named = self._links_named
+        return self._links[-1] if len(named) == self._links.maxlen and len(set(named)) == 1 else None
 
     @property
     def _links_named(self) -> list[tuple[str, ...]]:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 #: ``linux/netlink.h``, ``linux/sock_diag.h``.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
 _DUMP_REQUEST = 0x301
+#: A bit for each state that is asked for; ``TCP_ESTABLISHED`` is 1.
+ESTABLISHED = 1 << 1
 _DONE, _FAILED = 3, 2
 _HEADER = struct.Struct("=IHHII")
 _REPLY_BYTES, _REPLY_TIMEOUT_S = 1 << 16, 0.2

@@ -15,10 +15,9 @@ from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
 from hangwatch.model.slowness import Traffic
-from hangwatch.sources.connections.sock_diag import dump_sockets, read_attribute
+from hangwatch.sources.connections.sock_diag import ESTABLISHED, dump_sockets, read_attribute
 from hangwatch.sources.proc.sockets import read_socket_inodes
 
-_ESTABLISHED_STATE = 1 << 1
 #: ``INET_DIAG_INFO``, and the bit that asks for it.
 _INFO, _ASK_INFO = 2, 1 << 1
 _MESSAGE_BYTES = 72
@@ -74,7 +73,7 @@ def read_connections() -> list[Connection]:
     """Return all established TCP connections of our network namespace; none if the kernel does not tell."""
     found = []
     for family in (socket.AF_INET, socket.AF_INET6):
-        request = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, _ASK_INFO, 0, _ESTABLISHED_STATE)
+        request = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, _ASK_INFO, 0, ESTABLISHED)
         found += [one for body in dump_sockets(request) if (one := parse_tcp_diag(body)) is not None]
     return found
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 import socket
 import struct
 
-from hangwatch.sources.connections.sock_diag import dump_sockets, read_attribute
+from hangwatch.sources.connections.sock_diag import ESTABLISHED, dump_sockets, read_attribute
 from hangwatch.sources.proc.files import read_whole
 
 #: ``linux/unix_diag.h``.
 _SHOW_PEER, _PEER = 0x4, 2
-_ESTABLISHED_STATE = 1 << 1
 _MESSAGE_BYTES = 16
 _TABLE_LIMIT_BYTES = 8 << 20
 
@@ -33,7 +32,7 @@ def read_unix_peers() -> dict[int, int]:
 
     Empty if the kernel does not tell.
     """
-    request = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, _ESTABLISHED_STATE, 0, _SHOW_PEER, 0xFFFFFFFF, 0xFFFFFFFF)
+    request = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, ESTABLISHED, 0, _SHOW_PEER, 0xFFFFFFFF, 0xFFFFFFFF)
     found: dict[int, int] = {}
     for body in dump_sockets(request):
         found.update(parse_unix_diag(body))
