@@ -105,12 +105,12 @@ def test_status_without_a_job_says_so(node: Node) -> None:
     assert msgspec.json.decode(as_json.stdout(), type=list[StatusRow]) == []
 
 
-def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None:
+def test_doctor_finds_this_machine_well(node: Node, tmp_path: Path) -> None:
     """Every check passes where the suite can run, for people and for programs."""
-    for_people = jobs.hangwatch("doctor", "--state-dir", tmp_path / "state")
+    for_people = node.hangwatch("doctor", "--state-dir", tmp_path / "state")
     assert for_people.wait() == 0, for_people.stdout()
     assert [line for line in for_people.stdout().splitlines() if line.startswith("no ")] == []
-    for_programs = jobs.hangwatch("doctor", "--json", "--state-dir", tmp_path / "state")
+    for_programs = node.hangwatch("doctor", "--json", "--state-dir", tmp_path / "state")
     assert for_programs.wait() == 0
     checks = {check.name: check for check in msgspec.json.decode(for_programs.stdout(), type=list[Check])}
     # What of it there is, and which jobs run here, differs between machines, and nothing fails for it.
@@ -125,23 +125,23 @@ def test_doctor_finds_this_machine_well(jobs: JobRunner, tmp_path: Path) -> None
     assert all(check.says for check in checks.values())
 
 
-def test_doctor_names_what_is_broken(jobs: JobRunner, tmp_path: Path) -> None:
+def test_doctor_names_what_is_broken(node: Node, tmp_path: Path) -> None:
     """A state directory that cannot be made is a failed check with its repair, and status 1."""
     (tmp_path / "file").write_text("")
-    job = jobs.hangwatch("doctor", "--json", "--state-dir", tmp_path / "file" / "state")
+    job = node.hangwatch("doctor", "--json", "--state-dir", tmp_path / "file" / "state")
     assert job.wait() == 1
     failed = [c for c in msgspec.json.decode(job.stdout(), type=list[Check]) if c.state == "failed"]
     assert [c.name for c in failed] == ["state directory"]
     assert "--state-dir" in failed[0].repair
 
 
-def test_doctor_tries_what_the_agent_is_set_to_use(jobs: JobRunner, tmp_path: Path, free_port: int) -> None:
+def test_doctor_tries_what_the_agent_is_set_to_use(node: Node, tmp_path: Path, free_port: int) -> None:
     """With the agent's settings: a port that a stranger has and an exchange that is not there are named, with their repairs."""
     file = tmp_path / "hangwatch.toml"
     settings = (f'state_dir = "{tmp_path / "state"}"', f'listen = ":{free_port}"')
     file.write_text("\n".join((*settings, f'exchange = "redis://:s3cret@127.0.0.1:{free_port}"')))
     with socket.create_server(("127.0.0.1", free_port)):
-        job = jobs.hangwatch("doctor", "--config", file, "--json")
+        job = node.hangwatch("doctor", "--config", file, "--json")
         assert job.wait() == 1, job.stderr()
     failed = {c.name: c for c in msgspec.json.decode(job.stdout(), type=list[Check]) if c.state == "failed"}
     assert failed.keys() == {"metrics address", "peer discovery"}

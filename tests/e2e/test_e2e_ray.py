@@ -87,8 +87,8 @@ def test_actors_of_a_cluster_of_its_own_are_watched_by_the_agent_of_their_node(
     ports = (f"--port={port}", "--min-worker-port=0", "--max-worker-port=0")
     small = ("--num-cpus=1", "--object-store-memory=80000000", "--include-dashboard=false", f"--temp-dir={ray_folder}")
     ray = Path(sys.executable).with_name("ray")
-    cluster = node.start(*WITH_VARIABLES, ray, "start", "--head", "--block", *ports, *small, env=QUIET)
-    cluster.wait_for_output("Ray runtime started", 120.0)
+    cluster = (*WITH_VARIABLES, ray, "start", "--head", "--block", *ports, *small)
+    start_ray(lambda: node.start(*cluster, env=QUIET)).wait_for_output("Ray runtime started")
     address = f"127.0.0.1:{port}"
     program = unpack("actors", tmp_path / "train") / PROGRAM
     script = node.start(sys.executable, program, "--busy", "2", "--address", address, env={"PYTHONPATH": None, **QUIET})

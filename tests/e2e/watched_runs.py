@@ -22,7 +22,7 @@ ACT_AFTER_S = 2
 #: The patience where a proof has to come: without it, since no test waits for so long.
 NO_PATIENCE_S = 3600
 _TIME_LIMIT_S = 150.0
-_RAY_STARTED = "Started a local Ray instance"
+_RAY_STARTED = ("Started a local Ray instance", "Ray runtime started")
 
 
 @dataclass(frozen=True)
@@ -174,13 +174,19 @@ def assert_has_the_verdict(job: Job, summary: str, error_file: Path) -> None:
 
 
 def start_ray(start: Callable[[], Job]) -> Job:
-    """A job whose Ray has started.
+    """Return the job that ``start`` started, once its Ray has started (``ray.init`` or ``ray start``).
 
-    Ray gives itself 30 s for that (2.60, ray/_private/node.py), which are too few on a busy machine: then it is started again.
+    Ray gives itself 30 s for that (2.60, ray/_private/node.py), too few on a busy machine: then start it again.
     """
     for _ in range(3):
         job = start()
-        wait_for(lambda job=job: _RAY_STARTED in job.stderr() or job.process.poll() is not None, 120.0, "Ray to start")
+        wait_for(lambda job=job: _ray_started(job) or job.process.poll() is not None, 120.0, "Ray to start")
         if "timed out during startup" not in job.stderr():
             break
     return job
+
+
+def _ray_started(job: Job) -> bool:
+    """Return whether Ray has said that it has started."""
+    written = job.stdout() + job.stderr()
+    return any(says in written for says in _RAY_STARTED)
