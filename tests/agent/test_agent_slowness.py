@@ -53,6 +53,7 @@ class Simulated:
         self.watch = SlownessWatch(self.local, IncidentLifecycle(state_dir, self._note))
         self.beats = {100 + rank: beat(rank) for rank in RANKS}
         self.late: int | None = None
+        self.longer = 1  # times as long is a step
         self.arrivals: list[dict[int, int]] = []
         self.now_s = 100.0
         monkeypatch.setattr(arrivals, "fetch_dump", self._fetch)
@@ -70,7 +71,7 @@ class Simulated:
 
     async def _profile(self, rank: int, _pid: int, _seconds: float) -> Profile:
         self.profiled.append(rank)
-        share = 0.4 if rank == self.late else 0.0
+        share = 0.4 if rank == self.late or self.longer > 1 else 0.0
         return Profile(rank, 200, (ProfiledStack((LINE,), share),), reading=share)
 
     async def _fetch(self, one: Beat, *_: object, **__: object) -> tuple[tuple[RawDump, ...], tuple[str, ...]]:
@@ -93,16 +94,17 @@ class Simulated:
             began = max(self.arrivals[-1].values()) if self.arrivals else STEP_NS
             noise = {rank: (len(self.arrivals) * 7 + rank * 3) % 11 * STEP_NS // 200 for rank in RANKS}
             self.arrivals.append(
-                {rank: began + STEP_NS + noise[rank] + (STEP_NS if rank == self.late else 0) for rank in RANKS}
+                {rank: began + self.longer * STEP_NS + noise[rank] + STEP_NS * (rank == self.late) for rank in RANKS}
             )
 
     async def look(self, *, calm: bool = True) -> None:
         """A tick that begins a look, and the tick that takes in what it has found."""
         self.now_s += 100.0
-        await self.watch.update(self.beats, self.now_s, 9_000_000_000, calm=calm)
+        now_ns = round(self.now_s * 1e9)
+        await self.watch.update(self.beats, self.now_s, now_ns, calm=calm)
         if self.watch._task is not None:
             await asyncio.wait([self.watch._task])
-        await self.watch.update(self.beats, self.now_s, 9_000_000_000, calm=calm)
+        await self.watch.update(self.beats, self.now_s, now_ns, calm=calm)
 
 
 @pytest.fixture
@@ -166,6 +168,27 @@ async def test_a_late_rank_is_an_incident_until_it_is_late_no_more(job: Simulate
     before, capture = read_bundle(path)
     assert before is not None
     assert diagnose(capture).verdict == before.verdict == first.verdict
+
+
+@pytest.mark.asyncio
+async def test_a_job_that_is_slower_than_before(job: Simulated) -> None:
+    """It is an incident until it is as fast again, with one rank watched before and after."""
+    for longer, looks in ((1, 3), (2, 4), (1, 3)):
+        job.longer = longer
+        for _ in range(looks):
+            job.steps(60)
+            await job.look()
+    reported = [(i.verdict.cause and i.verdict.cause.id, i.verdict.culprit_ranks, i.ended_at) for i in job.incidents]
+    assert [(one, ranks, ended is not None) for one, ranks, ended in reported] == [
+        ("slow-job", (), False),
+        ("slow-job", (), True),
+    ]
+    assert job.profiled == [0, 0]
+    path = job.paths[0]
+    assert path is not None
+    before, capture = read_bundle(path)
+    assert before is not None
+    assert diagnose(capture).verdict == before.verdict == job.incidents[0].verdict
 
 
 @pytest.mark.asyncio

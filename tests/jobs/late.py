@@ -1,4 +1,4 @@
-"""Gloo ranks that take 45 steps and then dump their recorders, ``late.py FOLDER SHARE``: rank 2 needs SHARE more for each."""
+"""Gloo ranks that take 200 steps and then dump their recorders, ``late.py FOLDER SHARE``: rank 2 needs SHARE more for each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     varies = random.Random(rank)  # as work does
-    for step in range(45):
+    for step in range(200):
         time.sleep(STEP_S * varies.lognormvariate(0, 0.05) * (1 + share if rank == 2 else 1))
         for size in (8, 64):
             dist.all_reduce(torch.ones(size))

@@ -13,7 +13,7 @@ from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.incident import Incident, Lateness
 from hangwatch.model.live import LastToJoin, LiveJob, LiveRank, LiveView
 from hangwatch.model.progress import GroupFront
-from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
+from hangwatch.model.slowness import Profile, ProfiledStack, SlowRank
 from hangwatch.model.stacks import Frame
 from hangwatch.outputs.html.group_progress import JobProgress
 from hangwatch.outputs.html.incident import render_report
@@ -37,7 +37,7 @@ def late() -> tuple[Incident, Capture]:
         Profile(1, 100, (ProfiledStack((STEP,), 1.0),)),
     )
     ranks = tuple(RankCapture(RankIdentity(rank, 100 + rank, 1.0, node="here")) for rank in range(4))
-    capture = Capture(Job("job", 4), AT_NS, ranks, slowness=Slowness(lateness, AT_NS, profiles))
+    capture = Capture(Job("job", 4), AT_NS, ranks, slow=SlowRank(lateness, AT_NS, profiles))
     return make_incident(diagnose(capture), detected_ns=AT_NS, confirmed_ns=AT_NS), capture
 
 

@@ -75,7 +75,7 @@ def test_the_node_that_gathers_is_busy_by_design() -> None:
 
 def test_the_verdict() -> None:
     """A warning that accuses no rank."""
-    verdict = diagnose(Capture(Job("job", 4), 5, (), slow_link=SlowLink(("n1", "n2"), 0.5, 0.03))).verdict
+    verdict = diagnose(Capture(Job("job", 4), 5, (), slow=SlowLink(("n1", "n2"), 0.5, 0.03))).verdict
     assert (verdict.kind, verdict.severity, verdict.proven, verdict.culprit_ranks) == ("slow", "warning", False, ())
     assert verdict.summary == (
         "The network is slower on the link between n1 and n2 than between the other nodes of the job."

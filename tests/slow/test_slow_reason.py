@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hangwatch.diagnosis.slow import describe_lateness, diagnose_slowness
+from hangwatch.diagnosis.slow import describe_lateness, diagnose_slow
 from hangwatch.model.devices import Gpu
 from hangwatch.model.incident import Lateness, SlowReason
-from hangwatch.model.slowness import Profile, ProfiledStack, Slowness
+from hangwatch.model.slowness import Profile, ProfiledStack, SlowRank
 from hangwatch.model.stacks import Frame
 from hangwatch.slow.reason import Reason, find_reason, works_longer
 
@@ -30,9 +30,9 @@ def profile(rank: int, shares: dict[tuple[Frame, ...], float], samples: int = 20
     return Profile(rank, samples, tuple(ProfiledStack(f, s) for f, s in shares.items()), **seen)
 
 
-def slowness(late: Profile, usual: Profile, lost: float = 0.25) -> Slowness:
+def slowness(late: Profile, usual: Profile, lost: float = 0.25) -> SlowRank:
     """Rank 1 loses a quarter of each step."""
-    return Slowness(Lateness(1, lost, 0.1, 0.33, (0, 2, 3), 40, 60, "Rank 1 is late."), 5, (late, usual))
+    return SlowRank(Lateness(1, lost, 0.1, 0.33, (0, 2, 3), 40, 60, "Rank 1 is late."), 5, (late, usual))
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,17 @@ def test_reasons(late: Profile, usual: Profile, kind: SlowReason, line: int | No
     assert (found.kind, found.frame.line if found.frame else None) == (kind, line)
 
 
+def reason_of(slow: SlowRank) -> SlowReason | None:
+    """The reason that the incident document has."""
+    lateness = describe_lateness(slow)
+    return lateness.reason if lateness is not None else None
+
+
 def test_the_verdict() -> None:
     """A warning that names the rank, its line and the reason; without profiles it names the rank alone."""
     known = slowness(profile(1, {READ: 0.3, STEP: 0.7}, reading=0.3), profile(0, {READ: 0.02, STEP: 0.98}, reading=0.0))
-    verdict = diagnose_slowness(known)
+    verdict, onset_ns = diagnose_slow(known, 7)
+    assert onset_ns == 5
     assert (verdict.kind, verdict.severity, verdict.proven) == ("slow", "warning", False)
     assert (verdict.culprit_ranks, verdict.waiting_ranks) == ((1,), (0, 2, 3))
     assert verdict.summary == "Rank 1 is late."
@@ -113,12 +120,12 @@ def test_the_verdict() -> None:
         "It spends 28% more of its time at train/train.py:20 than rank 0, which is as fast as most. There it waits for input: a"
         " DataLoader, a file, a pipe or a connection."
     )
-    assert describe_lateness(known).reason == "input"
+    assert reason_of(known) == "input"
     hot = msgspec.structs.replace(known, gpus=(Gpu(3, clock_mhz=1230, slowed_by=("heat",)), Gpu(0, clock_mhz=1980)))
-    assert describe_lateness(hot).reason == "input"  # it explains the line
-    alone = Slowness(known.lateness, 5)
-    assert diagnose_slowness(alone).divergence is None
-    assert describe_lateness(alone).reason == "unknown"
+    assert reason_of(hot) == "input"  # it explains the line
+    alone = SlowRank(known.lateness, 5)
+    assert diagnose_slow(alone, 7)[0].divergence is None
+    assert reason_of(alone) == "unknown"
 
 
 ENDS = Frame("all_reduce", "/opt/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3252)
@@ -147,7 +154,7 @@ def test_an_operation_is_no_line_that_takes_the_excess() -> None:
     """It takes longer for the rank behind a slow link."""
     late = profile(1, {STEP: 0.4, WAITING: 0.6}), profile(0, {STEP: 0.8, WAITING: 0.2})
     assert find_reason(slowness(*late)) == Reason("unknown")
-    assert not works_longer(Slowness(slowness(*late).lateness, 5))
+    assert not works_longer(SlowRank(slowness(*late).lateness, 5))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,7 @@ def test_a_gpu_with_slower_clocks(late: Gpu, clocks: str | None) -> None:
     """It explains a rank that shows nothing else; on the host it waits for its device where the others do."""
     both = profile(1, {STEP: 1.0}, running=1.0), profile(0, {STEP: 1.0}, running=1.0)
     found = msgspec.structs.replace(slowness(*both), gpus=(late, Gpu(0, clock_mhz=1980)))
-    cause = diagnose_slowness(found).cause
+    cause = diagnose_slow(found, 7)[0].cause
     assert cause is not None
     assert describe_lateness(found).reason == ("gpu_clocks" if clocks else "unknown")
     assert (clocks or "Nothing that hangwatch reads") in cause.explanation

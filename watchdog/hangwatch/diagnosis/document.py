@@ -98,7 +98,7 @@ def make_incident(
     """Return the document for a diagnosis. ``onset_ns``: when the wait was first seen, if no recorder dates it."""
     case = diagnosis.case
     capture = case.capture
-    role, goes_on = _own_role(capture), capture.slowness is not None or capture.slow_link is not None
+    role, goes_on = _own_role(capture), capture.slow is not None
     onset = diagnosis.onset_ns or onset_ns or detected_ns
     return Incident(
         id=id or incident_id(capture.job.id, onset),
@@ -111,7 +111,7 @@ def make_incident(
         ranks=tuple(_entry(view, role, goes_on=goes_on) for view in case.views.values()),
         captured=captured(capture),
         missing=missing(capture),
-        lateness=describe_lateness(capture.slowness) if capture.slowness is not None else None,
+        lateness=describe_lateness(capture.slow),
     )
 
 

@@ -21,7 +21,7 @@ from hangwatch.diagnosis.causes import to_causes
 from hangwatch.diagnosis.failure import judge_failure
 from hangwatch.diagnosis.judged import SEVERITY, Judged, judge, window_of
 from hangwatch.diagnosis.registry import explain
-from hangwatch.diagnosis.slow import diagnose_slow_link, diagnose_slowness
+from hangwatch.diagnosis.slow import diagnose_slow
 from hangwatch.diagnosis.summary import summarize, summarize_healthy
 from hangwatch.diagnosis.training import describe_training, diagnose_training
 from hangwatch.model.capture import Capture
@@ -86,10 +86,7 @@ def _found_in_steps(capture: Capture) -> tuple[Verdict, int] | None:
     silent = diagnose_training(capture.training, capture.job.world_size)
     if silent is not None:
         return silent.verdict, silent.onset_ns
-    if capture.slow_link is not None:
-        return diagnose_slow_link(capture.slow_link), capture.at_ns
-    late = capture.slowness
-    return (diagnose_slowness(late), late.onset_ns) if late is not None else None
+    return diagnose_slow(capture.slow, capture.at_ns) if capture.slow is not None else None
 
 
 def _explained(judged: Judged) -> Diagnosis:

@@ -8,7 +8,7 @@ from hangwatch.model.collectives import DEFAULT_GROUP, FlightRecord, GroupProgre
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.serving import EngineState
-from hangwatch.model.slowness import SlowLink, Slowness
+from hangwatch.model.slowness import Slow
 from hangwatch.model.stacks import StackSample, TaskStack
 from hangwatch.model.telemetry import TrainingSeries
 
@@ -174,7 +174,7 @@ class Capture(msgspec.Struct, frozen=True):
       ``ranks`` too.
     - ``failed``: the job has ended, and this is what its ranks left. A rank that failed in a collective is shown
       there: its stack, and that operation in flight.
-    - ``slowness``: only if the capture was taken because a rank makes the others late; ``slow_link``: because of a link.
+    - ``slow``: what slows the job down; only if the capture was taken because of it.
     """
 
     job: Job
@@ -186,5 +186,4 @@ class Capture(msgspec.Struct, frozen=True):
     silent: tuple[SilentNode, ...] = ()
     engine: EngineState | None = None
     failed: bool = False
-    slowness: Slowness | None = None
-    slow_link: SlowLink | None = None
+    slow: Slow | None = None

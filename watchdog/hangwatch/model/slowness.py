@@ -1,4 +1,4 @@
-"""A job that goes on while one rank makes the others late: who, and where its time goes."""
+"""What makes a job slow that goes on: a rank, a link, or something that all ranks meet; and where the time goes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     throttled: float | None = None
 
 
-class Slowness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``lateness`` names a rank. ``onset_ns`` (wall clock): when the first of its late steps began.
+class SlowRank(msgspec.Struct, frozen=True, omit_defaults=True, tag="rank"):
+    """A rank makes the others late: the one that ``lateness`` names. ``onset_ns`` (wall clock): when its first late step began.
 
     ``profiles``: of this rank, and of one that is as fast as most; empty if not seen. ``gpus``: of both, if known.
     """
@@ -47,6 +47,29 @@ class Slowness(msgspec.Struct, frozen=True, omit_defaults=True):
     onset_ns: int
     profiles: tuple[Profile, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+
+    @property
+    def lost(self) -> float:
+        """The share of the time that the job loses."""
+        return self.lateness.lost
+
+
+class SlowJob(msgspec.Struct, frozen=True, omit_defaults=True, tag="job"):
+    """The job's steps take ``step_s``; they took ``before_s``. ``onset_ns`` (wall clock): when the change was first seen.
+
+    ``profiles``: of one rank, now and before; ``gpus``: its GPU now and before, if known.
+    """
+
+    step_s: float
+    before_s: float
+    onset_ns: int
+    profiles: tuple[Profile, ...]
+    gpus: tuple[Gpu, ...] = ()
+
+    @property
+    def lost(self) -> float:
+        """The share of the time that the job loses."""
+        return 1 - self.before_s / self.step_s
 
 
 class Traffic(msgspec.Struct, frozen=True, array_like=True):
@@ -63,7 +86,7 @@ class Traffic(msgspec.Struct, frozen=True, array_like=True):
     rate: int
 
 
-class SlowLink(msgspec.Struct, frozen=True):
+class SlowLink(msgspec.Struct, frozen=True, tag="link"):
     """Links on which data waits for the network: all those of one node, or the one between two.
 
     ``busy``: for which share of the time at least; ``others``: at most on the other links that carry as much.
@@ -72,3 +95,7 @@ class SlowLink(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
     busy: float
     others: float
+
+
+#: What makes a job slow that goes on.
+Slow = SlowRank | SlowLink | SlowJob

@@ -113,6 +113,11 @@ class ShownDivergence(msgspec.Struct, frozen=True):
 
 def show_divergence(divergence: Divergence, verdict: Verdict) -> ShownDivergence:
     """Return how a verdict's divergence is shown."""
+    if verdict.kind == "slow":
+        line = divergence.culprit
+        name, usual = ("culprit", "the others") if verdict.culprit_ranks else ("example", "before")
+        side = ShownSide(name, line.ranks if line is not None else (), line, None)
+        return ShownDivergence(f"Where it spends more of its time than {usual}", (side,))
     if not verdict.culprit_ranks:
         # Without a culprit there is no divergence to show, only where the ranks wait.
         line = divergence.others or divergence.culprit
@@ -120,10 +125,6 @@ def show_divergence(divergence: Divergence, verdict: Verdict) -> ShownDivergence
         return ShownDivergence(
             "Where the ranks wait", (ShownSide("waiting", tuple(ranks), line, divergence.others_op),)
         )
-    if verdict.kind == "slow":
-        line = divergence.culprit
-        side = ShownSide("culprit", verdict.culprit_ranks, line, None)
-        return ShownDivergence("Where it spends more of its time than the others", (side,))
     if divergence.others is None and not verdict.waiting_ranks:
         line = divergence.culprit
         ranks = line.ranks if line is not None else verdict.culprit_ranks

@@ -15,7 +15,8 @@ has the own time of everybody else.
 - **Clocks** may differ by a constant. A clock that is ahead looks like a rank that is late by a constant. So a rank is named
   only if the others' next arrivals *follow* its arrivals, from step to step, closer than those of anybody else; a constant plays
   no part in that. If all times are by one clock, it has to come last more often than any other, which a constant shows, too.
-- **Design.** Not to blame is a rank that takes less than its peers somewhere, or does alone what is no part of each step.
+- **Design.** Not to blame is a rank that takes less than its peers somewhere. What a rank does alone, and not in each step, does
+  not count.
 - **Unseen.** Gloo's recorder has no sends. Who waits for one is late with whom it waits for, so a rank is named only if no rank
   of another class is as late.
 """
@@ -25,7 +26,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain, compress, pairwise
 from operator import mul
 from statistics import fmean, median, quantiles
 
@@ -113,6 +114,8 @@ class Peers:
         self.period = timeline.period[self.ranks[0]]
         #: Where the steps begin, among the common operations. Before the first operation no own time is known.
         self.steps = range(1 + (len(self._usual) - 1) % self.period, len(self._usual), self.period)
+        alone = self._alone()
+        self._counted = [at not in alone for at in range(self.period)]
 
     def usual(self, rank: int, first: int = 0) -> dict[int, float]:
         """Return the median own time at each place of a rank, from a common operation on."""
@@ -135,12 +138,12 @@ class Peers:
         more = self._more(rank)
         if self.timeline.on_device:
             more = self._without_lead(more)
-        return [sum(more[at : at + self.period]) for at in self.steps]
+        return [sum(compress(more[at : at + self.period], self._counted)) for at in self.steps]
 
     def bounds(self, rank: int, first: int) -> tuple[float, float]:
         """Return how much longer a rank took for a step at least and at most, in ns, from one on: its longest delay, and all."""
         more = self._more(rank)
-        delays = [more[at : at + self.period] for at in self.steps[first:]]
+        delays = [list(compress(more[at : at + self.period], self._counted)) for at in self.steps[first:]]
         return median(map(max, delays)), median(map(sum, delays))
 
     def _without_lead(self, more: Sequence[float]) -> list[float]:
@@ -164,26 +167,28 @@ class Peers:
     def differs_by_design(self, rank: int, first: int) -> bool:
         """Return whether a rank has other work than its peers, by its steps from one on.
 
-        - A slow rank takes less nowhere. A learner, whose actors wait for it in turn, does.
-        - Where its peers do nothing, before an operation that comes once while others repeat, it does what is no part of each
-          step: an evaluation every ten steps, before a barrier.
+        A slow rank takes less nowhere. A learner, whose actors wait for it in turn, does.
         """
-        steps, start = self.steps[first:], self.steps[first]
-        kinds = [self.timeline.calls[rank][self.places[rank][start + at]].name for at in range(self.period)]
-        often = Counter(kinds)
-        usual = [median(self._usual[step + at] for step in steps) for at in range(self.period)]
-        own = self._more(rank)
+        steps, own = self.steps[first:], self._more(rank)
         more = [median(own[step + at] for step in steps) for at in range(self.period)]
         less = -sum(one for one in more if one < 0)
-        nothing, repeats = MIN_SHARE * sum(usual), max(often.values()) > 1
-        alone = sum(
-            one
-            for one, usually, kind in zip(more, usual, kinds, strict=True)
-            if repeats and often[kind] == 1 and usually < nothing
-        )
         # How long peers take is not exact on devices, other than by how much they differ.
-        all_of_it = sum(more) if self.timeline.on_device else min(sum(more), sum(usual))
-        return less > _SECOND * all_of_it or alone > _SECOND * sum(more)
+        usual = sum(median(self._usual[step + at] for step in steps) for at in range(self.period))
+        return less > _SECOND * (sum(more) if self.timeline.on_device else min(sum(more), usual))
+
+    def _alone(self) -> set[int]:
+        """Return the places in a step at which a rank may do alone what is no part of each step, such as an evaluation.
+
+        Its peers do nothing there, before an operation that comes once while others repeat: a barrier every ten steps.
+        """
+        if not self.steps:
+            return set()
+        rank, start = self.ranks[0], self.steps[0]
+        kinds = [self.timeline.calls[rank][self.places[rank][start + at]].name for at in range(self.period)]
+        usual = [median(self._usual[step + at] for step in self.steps) for at in range(self.period)]
+        often, nothing = Counter(kinds), MIN_SHARE * sum(usual)
+        once = max(often.values()) > 1
+        return {at for at, kind in enumerate(kinds) if once and often[kind] == 1 and usual[at] < nothing}
 
     def _more(self, rank: int) -> list[float]:
         return [own - usual for own, usual in zip(self._own[rank], self._usual, strict=True)]

@@ -1,10 +1,10 @@
-"""What is said of a rank or a link that makes the others late: the cause, why, and the evidence. Pure."""
+"""What is said of what makes a job slow that goes on: the cause, why, and the evidence. Pure."""
 
 from __future__ import annotations
 
 from hangwatch.causes.match import Match
 from hangwatch.model.incident import Evidence, SlowReason
-from hangwatch.model.slowness import SlowLink, Slowness
+from hangwatch.model.slowness import Slow, SlowJob, SlowLink, SlowRank
 from hangwatch.model.text import short_place
 from hangwatch.slow.links import name_link
 from hangwatch.slow.reason import find_reason
@@ -20,27 +20,35 @@ _WHY: dict[SlowReason, str] = {
 }
 
 
-def slow_rank(slowness: Slowness) -> Match:
-    """Return the match for a rank that takes longer for each step than its peers."""
-    lateness, reason = slowness.lateness, find_reason(slowness)
-    evidence = [
-        Evidence(lateness.rank, "flight recorder", f"{1000 * lateness.late_s:.3g} ms longer than its peers in a step")
-    ]
+def match_slow(slow: Slow) -> Match:
+    """Return the match for what slows a job down."""
+    if isinstance(slow, SlowLink):
+        return _slow_link(slow)
+    if isinstance(slow, SlowJob):
+        rank = slow.profiles[0].rank
+        took = f"{1000 * slow.step_s:.3g} ms a step, and {1000 * slow.before_s:.3g} ms before"
+        return _by_profiles("slow-job", slow, f"Rank {rank}", "before", Evidence(rank, "flight recorder", took))
+    usual = f"rank {slow.profiles[1].rank}, which is as fast as most" if slow.profiles else ""
+    late = f"{1000 * slow.lateness.late_s:.3g} ms longer than its peers in a step"
+    return _by_profiles("slow-rank", slow, "It", usual, Evidence(slow.lateness.rank, "flight recorder", late))
+
+
+def _by_profiles(cause: str, slow: SlowRank | SlowJob, who: str, usual: str, first: Evidence) -> Match:
+    """Return the match by what a rank does more than is ``usual``."""
+    reason, evidence = find_reason(slow), [first]
     if reason.frame is not None:
-        usual = slowness.profiles[1].rank
         place = short_place(reason.frame.file, reason.frame.line)
-        where = f"It spends {reason.share:.0%} more of its time at {place} than rank {usual}, which is as fast as most."
-        evidence.append(Evidence(lateness.rank, "stacks", f"{reason.share:.0%} more of its time at {place}"))
+        where = f"{who} spends {reason.share:.0%} more of its time at {place} than {usual}."
+        evidence.append(Evidence(first.rank, "stacks", f"{reason.share:.0%} more of its time at {place}"))
     else:
         where = "No single line of the program takes what it needs more."
-    why = _WHY.get(reason.kind) or _say_clocks(slowness)
+    why = _WHY.get(reason.kind) or _say_clocks(slow)
     if reason.kind == "gpu_clocks":
-        evidence.append(Evidence(lateness.rank, "nvml", why))
-    return Match("slow-rank", "strong", f"{where} {why}", tuple(evidence))
+        evidence.append(Evidence(first.rank, "nvml", why))
+    return Match(cause, "strong", f"{where} {why}", tuple(evidence))
 
 
-def slow_link(found: SlowLink) -> Match:
-    """Return the match for links that are slower than those of the rest of the job."""
+def _slow_link(found: SlowLink) -> Match:
     where = name_link(found)
     return Match(
         "slow-link",
@@ -51,7 +59,8 @@ def slow_link(found: SlowLink) -> Match:
     )
 
 
-def _say_clocks(slowness: Slowness) -> str:
-    late, usual = slowness.gpus
+def _say_clocks(slow: SlowRank | SlowJob) -> str:
+    late, usual = slow.gpus
     because = f", because of {' and '.join(late.slowed_by)}" if late.slowed_by else ""
-    return f"Its GPU runs at {late.clock_mhz} MHz{because}; that of rank {slowness.profiles[1].rank} at {usual.clock_mhz} MHz."
+    other = "before," if isinstance(slow, SlowJob) else f"that of rank {slow.profiles[1].rank}"
+    return f"Its GPU runs at {late.clock_mhz} MHz{because}; {other} at {usual.clock_mhz} MHz."

@@ -1,4 +1,4 @@
-"""Why a rank takes longer than a usual one, and at which line: what one profile shows more of than the other. Pure."""
+"""Why a rank takes longer than a usual one, or than before, and at which line: what one profile has more of. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hangwatch.analysis.places import calls, is_interpreter, user_frames
 from hangwatch.analysis.stacks.waits import read_wait
 from hangwatch.model.incident import SlowReason
-from hangwatch.model.slowness import PROFILE_RATE_HZ, Profile, ProfiledStack, Slowness
+from hangwatch.model.slowness import PROFILE_RATE_HZ, Profile, ProfiledStack, SlowJob, SlowRank
 from hangwatch.model.stacks import Frame
 
 #: A line, or a reason, has to explain this part of what the rank takes longer.
@@ -25,32 +25,32 @@ _Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Reason:
-    """``frame``: the user's line that takes ``share`` more of the rank's time than of a usual one's; None if no line does."""
+    """``frame``: the user's line that takes ``share`` more of the rank's time than usual; None if no line does."""
 
     kind: SlowReason
     frame: Frame | None = None
     share: float = 0.0
 
 
-def find_reason(slowness: Slowness) -> Reason:
-    """Return why the rank takes longer, as far as both profiles tell."""
-    if len(slowness.profiles) < 2:
+def find_reason(slow: SlowRank | SlowJob) -> Reason:
+    """Return why a rank takes longer, as far as both profiles tell: its own, and the usual one."""
+    if len(slow.profiles) < 2:
         return Reason("unknown")
-    late, usual = slowness.profiles[:2]
-    frame, share = _find_line(late, usual, _MOST * slowness.lateness.lost) or (None, 0.0)
-    return Reason(_kind_of(slowness, frame, _MOST * (share or slowness.lateness.lost)), frame, share)
+    late, usual = slow.profiles[:2]
+    frame, share = _find_line(late, usual, _MOST * slow.lost) or (None, 0.0)
+    return Reason(_kind_of(slow, frame, _MOST * (share or slow.lost)), frame, share)
 
 
-def works_longer(slowness: Slowness) -> bool:
+def works_longer(slow: SlowRank) -> bool:
     """Return whether both profiles show that the rank works longer than the usual one, instead of waiting in operations.
 
     Gloo does not record when an operation ends. Behind a slow link it ends later, and a rank that waits there is not late.
     """
-    if len(slowness.profiles) < 2:
+    if len(slow.profiles) < 2:
         return False
-    late, usual = slowness.profiles[:2]
-    less = _is_more(_waiting(usual), _waiting(late), _samples(late, usual), _MOST * slowness.lateness.lost)
-    return less or find_reason(slowness) != Reason("unknown")
+    late, usual = slow.profiles[:2]
+    less = _is_more(_waiting(usual), _waiting(late), _samples(late, usual), _MOST * slow.lost)
+    return less or find_reason(slow) != Reason("unknown")
 
 
 def seconds_to_tell(lost: float) -> float:
@@ -78,11 +78,11 @@ def _waits(stack: ProfiledStack) -> bool:
     return wait is not None and wait.kind != "device"
 
 
-def slower_clock(slowness: Slowness) -> float:
+def slower_clock(slow: SlowRank | SlowJob) -> float:
     """Return by which part the rank's GPU runs slower than the usual one's; 0 if it does not, is idle, or is not known."""
-    if len(slowness.gpus) < 2:
+    if len(slow.gpus) < 2:
         return 0.0
-    late, usual = slowness.gpus
+    late, usual = slow.gpus
     if "idle" in late.slowed_by or not late.clock_mhz or not usual.clock_mhz:
         return 0.0
     return max(0.0, 1 - late.clock_mhz / usual.clock_mhz)
@@ -120,9 +120,9 @@ def _shares(profile: Profile) -> dict[_Place, tuple[float, int]]:
     return {place: (share, depths[place]) for place, share in shares.items()}
 
 
-def _kind_of(slowness: Slowness, at: Frame | None, least: float) -> SlowReason:
+def _kind_of(slow: SlowRank | SlowJob, at: Frame | None, least: float) -> SlowReason:
     """Return the kind of reason for which there is an honest sign. ``at``: the line of the excess."""
-    late, usual = slowness.profiles[:2]
+    late, usual = slow.profiles[:2]
     stacks = [s for s in late.stacks if at is not None and any(_is_same(f, at) for f in s.frames)]
     loading = sum(s.share for s in stacks if calls(s.frames, _DATALOADER) is not None)
     locked = sum(s.share for s in stacks if _awaits_thread(s.frames))
@@ -132,7 +132,7 @@ def _kind_of(slowness: Slowness, at: Frame | None, least: float) -> SlowReason:
         ("input", max(loading if _is_most(loading, stacks) else 0.0, _more(late.reading, usual.reading))),
         ("sleep", _more(late.sleeping, usual.sleeping)),
         ("lock", locked if _is_most(locked, stacks) else 0.0),
-        ("gpu_clocks", slower_clock(slowness)),
+        ("gpu_clocks", slower_clock(slow)),
         ("compute", _more(late.running, usual.running)),
     )
     return next((kind for kind, more in signs if more > 0 and more >= least), "unknown")

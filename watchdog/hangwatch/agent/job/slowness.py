@@ -1,9 +1,9 @@
-"""A rank or a link that makes a job late while it goes on: when records are read, and when that becomes an incident.
+"""What slows a job down while it goes on: when records are read, and when that becomes an incident.
 
 Once a look names a rank, its stacks and those of a usual rank are read, and the next look has to agree. One incident at a time;
-it is over when two looks no longer name the rank or the link. The records are read beside the ticks, and never while a hang is
-suspected. On several nodes, each reads its own, and the one that leads looks. May import the capturing and the incidents rooms,
-``other_nodes``, the diagnosis and ``slow``.
+it is over when two looks no longer name the rank or the link, or when the steps are as fast as before. The records are read
+beside the ticks, and never while a hang is suspected. On several nodes, each reads its own, and the one that leads looks. May
+import the capturing and the incidents rooms, ``other_nodes``, the diagnosis and ``slow``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.agent.job.other_nodes import Comparison
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Capture
+from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.devices import Gpu, NodeFacts
 from hangwatch.model.live import LastToJoin
-from hangwatch.model.slowness import Profile, SlowLink, Slowness, Traffic
+from hangwatch.model.slowness import Profile, Slow, SlowJob, SlowLink, SlowRank, Traffic
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
 from hangwatch.slow.follow import NEW, STEPS, Following
 from hangwatch.slow.links import find_slow_link
+from hangwatch.slow.past import Past, StepTimes, find_step_times
 from hangwatch.slow.reason import seconds_to_tell, works_longer
 from hangwatch.slow.timeline import Streams
 from hangwatch.slow.words import describe
@@ -46,6 +47,8 @@ _PROFILED_STEPS, _LEAST_STEPS = math.ceil(NEW * STEPS), 3
 _SHORTEST_S = 5.0
 #: A rank that comes late out of its operations, and does not work longer, is watched again after this time.
 _AFTER_TRANSFER_S = 60.0
+#: What is reported if the whole job is slow.
+_JOB = "job"
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,12 @@ class SlownessWatch:
     comparison: Comparison = field(init=False)
     _following: Following = field(default_factory=Following)
     _links: deque[SlowLink | None] = field(default_factory=lambda: deque(maxlen=2))
-    _task: asyncio.Task[Slowness | SlowLink | None] | None = None
+    _task: asyncio.Task[Slow | None] | None = None
     _due_s: float = 0.0
-    #: A rank, or the nodes of a link.
-    _reported: int | tuple[str, ...] | None = None
+    _past: Past = field(default_factory=Past)
+    #: A rank, the nodes of a link, or ``_JOB``.
+    _reported: int | tuple[str, ...] | str | None = None
+    _unwatched_s: float = 0.0
     #: The rank that the last look named, and a usual one; kept until the rank is reported.
     _profiles: tuple[Profile, ...] = ()
 
@@ -113,7 +118,7 @@ class SlownessWatch:
             self._due_s = now_s + _PERIOD_S
             enough = (self.local.ranks.job.world_size or 0) >= MIN_PEERS
             if enough and self.comparison.is_whole and self.local.arrivals.tell(beats):
-                self._task = asyncio.create_task(self._look(beats, now_s), name="hangwatch slowness")
+                self._task = asyncio.create_task(self._look(beats, now_s, now_ns), name="hangwatch slowness")
 
     @property
     def last_to_join(self) -> Mapping[Hashable, LastToJoin]:
@@ -131,7 +136,7 @@ class SlownessWatch:
         self.incidents.resume(record)
         late = record.incident.lateness
         if late is None:
-            self._reported = ()  # a link: the next looks name it again
+            self._reported = ()  # a link or the job: the next looks find it again
         elif late.rank is not None:
             self._reported = late.rank
             nanoseconds = round(late.late_s * 1e9)
@@ -139,7 +144,7 @@ class SlownessWatch:
                 late.rank, late.lost, nanoseconds, late.waiting, late.steps, late.of_steps, record.onset_ns
             )
 
-    async def _look(self, beats: Mapping[int, Beat], now_s: float) -> Slowness | SlowLink | None:
+    async def _look(self, beats: Mapping[int, Beat], now_s: float, now_ns: int) -> Slow | None:
         """Read the records once, and return what is slow, if that is so by now and was not reported."""
         arrivals = self.local.arrivals
         arrivals.cpu_s = 0.0
@@ -147,7 +152,8 @@ class SlownessWatch:
         streams = await arrivals.count(arrivals.windows.newest) if read else None
         if not self.comparison.looks:
             streams = None
-        elif streams:
+        own = streams
+        if streams:
             streams = await self.comparison.gather(streams)
         if streams is not None:
             await arrivals.count(partial(self._judge, streams))
@@ -156,7 +162,15 @@ class SlownessWatch:
             self._links.append(find_slow_link(self.comparison.links))
         if self._reported is None and (link := self._agreed_link()) is not None:
             return link
-        return await self._news(now_s) if streams is not None and not isinstance(self._reported, tuple) else None
+        rank, times = await arrivals.count(partial(_find_step_times, own)) if own else (None, None)
+        if times is not None:
+            self._past.look(times, now_ns)
+        if streams is None or isinstance(self._reported, tuple | str):
+            return None
+        news = await self._news(now_s)
+        if news is not None or rank is None or times is None or self._following.named or self._reported is not None:
+            return news
+        return await self._slower(rank, times, now_s, now_ns)
 
     def _agreed_link(self) -> SlowLink | None:
         named = self._links_named
@@ -166,19 +180,32 @@ class SlownessWatch:
     def _links_named(self) -> list[tuple[str, ...]]:
         return [link.nodes for link in self._links if link is not None]
 
-    async def _news(self, now_s: float) -> Slowness | None:
+    async def _news(self, now_s: float) -> SlowRank | None:
         """Return who is late if two looks agree and it was not reported; have a rank watched that one look names."""
         found, named = self._following.found, self._following.named
         if found is not None and found.rank != self._reported:
-            slowness = Slowness(describe(found), found.since_ns, self._profiles)
-            if not self._may_be_a_link(found) or works_longer(slowness):
-                return slowness
+            slow = SlowRank(describe(found), found.since_ns, self._profiles)
+            if not self._may_be_a_link(found) or works_longer(slow):
+                return slow
             self._following, self._profiles = Following(), ()
             self._due_s = now_s + _AFTER_TRANSFER_S
         elif named is not None and named.rank != self._reported:
             self._profiles = await self._profile(named)
             self._due_s = now_s  # to see if it still holds
         return None
+
+    async def _slower(self, rank: int, times: StepTimes, now_s: float, now_ns: int) -> SlowJob | None:
+        """Return that the job is slower than before, if so; watch a rank to know where its time goes, before and then."""
+        wanted = self._past.profile is None or self._past.is_slow_for_long(now_ns)
+        if not wanted or now_s < self._unwatched_s:
+            return None
+        profiles = await self._watch([rank], times.usual_ns / 1e9, _SHORTEST_S)
+        if not profiles:
+            self._unwatched_s = now_s + _AFTER_TRANSFER_S
+            return None
+        known = Capture(self.local.ranks.job, now_ns, (RankCapture(self.local.ranks.known[rank]),))
+        nodes = (await self.local.hardware(known, OF_THE_LATE)).nodes if times.on_device else ()
+        return self._past.compare(times, profiles[0], _gpus_of(profiles, nodes))
 
     def _may_be_a_link(self, found: LateRank) -> bool:
         """Return whether a slow link between nodes would look the same."""
@@ -193,30 +220,41 @@ class SlownessWatch:
         """Watch the late rank and a usual one for some steps; empty if that cannot be, or if a step takes too long."""
         step_s = found.late_ns / 1e9 / max(found.lost, 1e-3)
         least_s = seconds_to_tell(found.lost) if self._may_be_a_link(found) else _SHORTEST_S
-        seconds = min(LONGEST_S, max(least_s, _SHORTEST_S, _PROFILED_STEPS * step_s))
         wanted = [rank for rank in (found.rank, found.usual) if rank is not None]
-        if len(wanted) < 2 or seconds < _LEAST_STEPS * step_s:
+        return await self._watch(wanted, step_s, least_s) if len(wanted) == 2 else ()
+
+    async def _watch(self, wanted: Sequence[int], step_s: float, least_s: float) -> tuple[Profile, ...]:
+        """Watch ranks for some steps; empty if not all can be watched, or if a step takes too long."""
+        seconds = min(LONGEST_S, max(least_s, _SHORTEST_S, _PROFILED_STEPS * step_s))
+        if seconds < _LEAST_STEPS * step_s:
             return ()
         profiles = await self.comparison.profile(wanted, seconds)
         return tuple(sorted(profiles, key=lambda one: wanted.index(one.rank))) if len(profiles) == len(wanted) else ()
 
-    async def _tell(self, slow: Slowness | SlowLink | None, now_ns: int) -> None:
+    async def _tell(self, slow: Slow | None, now_ns: int) -> None:
         """Report what a look has found; or that what was reported holds no more."""
         found = self._following.found
-        if self._reported not in {None, found.rank if found is not None else None, *self._links_named}:
+        late = found.rank if found is not None else None
+        if self._reported not in {None, late, *self._links_named, _JOB if self._past.slow_since_ns else None}:
             self._reported = None
             await self.incidents.close(now_ns)
         if slow is None:
             return
-        if isinstance(slow, SlowLink):
-            self._reported = slow.nodes
-            capture = msgspec.structs.replace(await self.comparison.capture(devices=False), slow_link=slow)
-        else:
+        by_rank = isinstance(slow, SlowRank)
+        capture = await self.comparison.capture(devices=by_rank and found is not None and found.on_device)
+        if isinstance(slow, SlowRank):
             self._reported = slow.lateness.rank
-            capture = await self.comparison.capture(devices=found is not None and found.on_device)
             slow = msgspec.structs.replace(slow, gpus=_gpus_of(slow.profiles, capture.nodes))
-            capture = msgspec.structs.replace(capture, slowness=slow)
+        else:
+            self._reported = slow.nodes if isinstance(slow, SlowLink) else _JOB
+        capture = msgspec.structs.replace(capture, slow=slow)
         await self.incidents.report(diagnose(hide_secrets(capture)), detected_ns=now_ns)
+
+
+def _find_step_times(own: Streams) -> tuple[int, StepTimes | None]:
+    """Return a rank of this node, always the same one, and how long its steps take."""
+    rank = min(own)
+    return rank, find_step_times(own[rank])
 
 
 def _gpus_of(profiles: Sequence[Profile], nodes: Sequence[NodeFacts]) -> tuple[Gpu, ...]:

@@ -36,7 +36,7 @@ from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.serving import EngineState
-from hangwatch.model.slowness import SlowLink, Slowness
+from hangwatch.model.slowness import Slow
 from hangwatch.model.stacks import Fact, Frame, SharedFrames
 from hangwatch.model.telemetry import TrainingSeries, to_plain
 from hangwatch.model.transforms.names import names_of
@@ -73,8 +73,7 @@ class _CaptureFile(msgspec.Struct, frozen=True):
     silent: tuple[SilentNode, ...] = ()
     groups: tuple[PackedGroup, ...] = ()
     engine: EngineState | None = None
-    slowness: Slowness | None = None
-    slow_link: SlowLink | None = None
+    slow: Slow | None = None
 
 
 class _TrainingFile(msgspec.Struct, frozen=True):
@@ -145,8 +144,7 @@ def _contents(folder: Path, incident: Incident, capture: Capture | None) -> Iter
             capture.silent,
             packer.groups,
             capture.engine,
-            capture.slowness,
-            capture.slow_link,
+            capture.slow,
         )
         yield "capture.json", [encode(header)]
         if capture.training is not None:
@@ -217,8 +215,7 @@ def read_bundle(path: Path) -> tuple[Incident | None, Capture]:
             training,
             header.silent,
             header.engine,
-            slowness=header.slowness,
-            slow_link=header.slow_link,
+            slow=header.slow,
         )
     if incident is None:
         reason = "; ".join(gap.reason for gap in gaps)

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from hangwatch.model.capture import Capture
 from hangwatch.model.incident import Incident
+from hangwatch.model.slowness import SlowLink
 from hangwatch.outputs.html.cells import render_cells
 from hangwatch.outputs.html.elements import NOTHING, code, fact_list, fold, join, moment, section, text, with_names
 from hangwatch.outputs.html.shell import render_file
@@ -65,8 +66,8 @@ def render_incident(
 def _moment(incident: Incident, capture: Capture | None, tree: StackNode | None) -> Iterator[Markup]:
     """Yield where all ranks were at the capture; of a job that goes on, where two of them were during some steps."""
     if incident.verdict.kind == "slow":
-        slowness = capture.slowness if capture is not None else None
-        yield render_profiles(slowness.profiles) if slowness is not None else NOTHING
+        slow = capture.slow if capture is not None else None
+        yield NOTHING if slow is None or isinstance(slow, SlowLink) else render_profiles(slow)
         return
     yield render_groups(incident)
     yield render_stacks(tree, incident.verdict.culprit_ranks) if tree is not None else NOTHING

@@ -5,13 +5,13 @@ It is truncated to what a browser can handle; ``stacks.txt`` next to the report 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from hangwatch.analysis.places import user_frames
-from hangwatch.model.slowness import Profile
+from hangwatch.model.slowness import SlowJob, SlowRank
 from hangwatch.model.text import number_ranks
 from hangwatch.outputs.html.elements import NOTHING, code, fold, join, place, section
 from hangwatch.outputs.html.tables import table
@@ -44,8 +44,9 @@ def render_stacks(root: StackNode, culprits: Collection[int] = ()) -> Markup:
     return section("Merged stacks", _tree(root, named), id="stacks")
 
 
-def render_profiles(profiles: Sequence[Profile]) -> Markup:
+def render_profiles(slow: SlowRank | SlowJob) -> Markup:
     """Return the lines of the program in which ranks spent their time; empty markup if they were not watched."""
+    profiles = slow.profiles
     shares: dict[SourcePlace, list[float]] = {}
     for column, profile in enumerate(profiles):
         for stack in profile.stacks:
@@ -62,7 +63,8 @@ def render_profiles(profiles: Sequence[Profile]) -> Markup:
         for at, ones in sorted(shares.items(), key=lambda item: -item[1][0])
         if max(ones) >= _LEAST_TIME
     ]
-    heads = ("Line", "In", "Code", *(f"Rank {profile.rank}" for profile in profiles))
+    columns = ("Now", "Before") if isinstance(slow, SlowJob) else (f"Rank {profile.rank}" for profile in profiles)
+    heads = ("Line", "In", "Code", *columns)
     return section("Where their time goes", table(heads, rows, css="profiles"), id="profiles")
 
 
