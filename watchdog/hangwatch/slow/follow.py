@@ -22,15 +22,6 @@ STEPS = 60
 NEW = 1 / 8
 #: So many looks have to agree that a rank is late, or that it no longer is.
 _LOOKS = 2
-#: So many readings of the step are kept, and so many steps tell which calls belong to each.
-_TELLING = 8
-
-
-class Step(NamedTuple):
-    """The step that the program has reached at a moment, by its own count."""
-
-    number: int
-    at_ns: int
 
 
 class Window:
@@ -39,7 +30,6 @@ class Window:
     def __init__(self, rank: int, most: int) -> None:
         self.rank = rank
         self.calls: deque[Call] = deque(maxlen=most)
-        self.steps: deque[Step] = deque(maxlen=_TELLING)
         self.new = self.undrawn = 0
         self.telling = True
         self.last = -1
@@ -66,18 +56,15 @@ class Window:
         self.undrawn += len(calls or ())
         self.last = records[-1]
 
-    def of_each_step(self) -> list[Call]:
-        """Return the calls that come in most steps, if the program counts its steps; all of them if it does not.
+    def of_each_step(self, steps_per_s: float) -> list[Call]:
+        """Return the calls that come in most steps; all of them if the pace is not known (0), or counts something else.
 
         A Trainer that logs every ten steps gathers its loss there. By the record alone, ten steps would be one.
         """
         calls = list(self.calls)
-        reported = [step for step in self.steps if calls and step.at_ns >= calls[0].at_ns]
-        steps = reported[-1].number - reported[0].number if reported else 0
-        if steps < _TELLING:
-            return calls
-        often = Counter(call.name for call in calls if reported[0].at_ns < call.at_ns <= reported[-1].at_ns)
-        return [call for call in calls if often[call.name] >= steps / 2]
+        steps = steps_per_s * (calls[-1].at_ns - calls[0].at_ns) / 1e9 if calls else 0.0
+        often = Counter(call.name for call in calls)
+        return [call for call in calls if often[call.name] >= steps / 2] or calls
 
 
 class Process(NamedTuple):
@@ -93,11 +80,13 @@ class Windows:
     """The newest calls of the processes that are followed.
 
     ``last_to_join``: of each group, by its key, in all that is kept. ``waited``: by rank, the share of its newest steps for which
-    its device was in operations; empty if they were on none.
+    its device was in operations; empty if they were on none. ``steps_per_s``: the pace of the program by its own count; 0 if it
+    does not tell.
     """
 
     last_to_join: Mapping[Hashable, LastToJoin] = field(default_factory=dict)
     waited: Mapping[int, float] = field(default_factory=dict)
+    steps_per_s: float = 0.0
     _of: dict[Process, Window] = field(default_factory=dict)
 
     def keep(self, processes: Collection[Process]) -> None:
@@ -113,14 +102,10 @@ class Windows:
         """Take in the record of a process. ``times``: see ``Window.add``."""
         self._of[process].add(operations, times)
 
-    def add_step(self, process: Process, step: Step) -> None:
-        """Take in which step a process has reached."""
-        self._of[process].steps.append(step)
-
     def newest(self) -> Streams | None:
         """Return the newest steps of each process by its own clock; empty if they do not tell, None if too few are new."""
         windows = self._of.values()
-        streams = {window.rank: _newest(window.of_each_step()) for window in windows}
+        streams = {window.rank: _newest(window.of_each_step(self.steps_per_s)) for window in windows}
         if any(window.new < NEW * len(streams[window.rank]) or not window.calls for window in windows):
             return None
         for window in windows:
@@ -142,7 +127,7 @@ class Windows:
     def calls(self, ranks: Collection[int], most: int) -> Streams:
         """Return the newest calls of those of ``ranks`` that are followed, by their own clock; empty if they do not tell."""
         windows = [window for window in self._of.values() if window.rank in ranks]
-        return {window.rank: window.of_each_step()[-most:] for window in windows if window.telling}
+        return {window.rank: window.of_each_step(self.steps_per_s)[-most:] for window in windows if window.telling}
 
 
 @dataclass

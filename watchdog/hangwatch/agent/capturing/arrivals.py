@@ -20,7 +20,7 @@ from hangwatch.model.beats import Beat
 from hangwatch.model.capture import RankIdentity
 from hangwatch.model.slowness import Profile, ProfiledStack, Traffic
 from hangwatch.model.stacks import TaskStack
-from hangwatch.slow.follow import Process, Step, Windows
+from hangwatch.slow.follow import Process, Windows
 from hangwatch.sources.connections.transfers import LinkMeter
 from hangwatch.sources.discovery.rank_processes import read_rank_process
 from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded, parse_timed, times_operations
@@ -78,8 +78,6 @@ class Arrivals:
             for process in processes:  # one after the other: a record is a megabyte
                 beat = beats[process.pid]
                 entries = await self._read_one(process, beat)
-                if beat.telemetry is not None and beat.telemetry.reached is not None:
-                    self.windows.add_step(process, Step(beat.telemetry.reached, beat.at_ns))
                 reading.tried += 1
                 reading.failed += not entries
                 pause_s = max(pause_s, entries * _PERIOD_OF_ENTRY_S)

@@ -235,6 +235,8 @@ class JobWatch:
         self.failures.look_for_dumps(beats)
         soonest_s = await self.look_for_hang(beats, now_s)
         calm = self.suspector.current is None and self.incidents.open_record is None
+        paces = self.training.series.steps_per_s if self.training.series is not None else {}
+        self.local.arrivals.windows.steps_per_s = max(paces.values(), default=0.0)
         await self.slowness.update(beats, now_s, now_ns, calm=calm)
         return soonest_s
 
