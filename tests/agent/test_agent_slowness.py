@@ -121,7 +121,12 @@ async def test_a_slow_link_is_an_incident_until_it_is_slow_no_more(job: Simulate
         return {
             f"n{n}": [
                 Traffic(
-                    f"10.0.0.{n}", f"10.0.0.{(n + 1) % 4}", busy if n == 1 else 0.01, 10**7, 10**7 if n == 1 else 10**9
+                    f"10.0.0.{n}",
+                    f"10.0.0.{(n + 1) % 4}",
+                    busy if n == 1 else 0.01,
+                    10**7,
+                    10**7 if n == 1 else 10**9,
+                    0,
                 )
             ]
             for n in range(4)

@@ -92,7 +92,7 @@ async def test_the_leader_finds_a_late_rank_of_another_node(backend: str, tmp_pa
 async def test_the_leader_knows_the_links_of_all_nodes(tmp_path: Path) -> None:
     """Each node tells its own."""
     nodes = make_nodes(tmp_path, slow(LATE, 0.4), "gloo")
-    links = {node.name: (Traffic(f"10.0.0.{at}", "10.0.0.9", 0.1, 5, 6),) for at, node in enumerate(nodes)}
+    links = {node.name: (Traffic(f"10.0.0.{at}", "10.0.0.9", 0.1, 5, 6, 7),) for at, node in enumerate(nodes)}
     for node in nodes:
         node.watch.local.arrivals.links = links[node.name]
     first = await leader(nodes)

@@ -23,8 +23,12 @@ def ring(
     size: int = 4,
     sent: Mapping[int, int] | None = None,
     slow: Mapping[int, int] | None = None,
+    again: Mapping[int, int] | None = None,
 ) -> dict[str, list[Traffic]]:
-    """What each node sends to the next one, with small answers, whose end is acknowledged late. ``slow``: unusual rates."""
+    """What each node sends to the next one, with small answers, whose end is acknowledged late.
+
+    ``slow``: unusual rates; ``again``: what is repeated.
+    """
     rates = dict.fromkeys(busy, FULL) if slow is None else slow
     return {
         f"n{n}": [
@@ -34,8 +38,9 @@ def ring(
                 busy.get(n, 0.03),
                 (sent or {}).get(n, FULL),
                 rates.get(n, FAST),
+                (again or {}).get(n, 0),
             ),
-            Traffic(f"10.0.0.{n}", f"10.0.0.{(n - 1) % size}", 0.4, 2_000, 50_000),
+            Traffic(f"10.0.0.{n}", f"10.0.0.{(n - 1) % size}", 0.4, 2_000, 50_000, 0),
         ]
         for n in range(size)
     }
@@ -55,6 +60,11 @@ def ring(
         (ring({0: 0.1, 1: 0.13, 2: 0.26}, 3), None),  # as seen on three healthy hosts
         (ring({1: 0.15}), None),  # too little to matter
         (ring({1: 0.5}, slow={}), None),  # the ends of its messages are acknowledged late
+        (
+            ring({1: 0.65}, slow={}, again={1: FULL // 10}),
+            SlowLink(("n1", "n2"), 0.65, 0.03, 0.1),
+        ),  # a card that loses data
+        (ring({1: 0.65}, slow={}, again=dict.fromkeys(range(4), FULL // 50)), None),  # all lose some
         (ring({1: 0.6}, sent={1: 3 * FULL}), None),  # it has more to carry
         (ring({1: 0.6}, sent=dict.fromkeys(range(4), 5_000)), None),  # small messages are acknowledged late
         (ring({1: 0.6}, 2), None),  # one pair of nodes cannot be compared
@@ -68,8 +78,8 @@ def test_whose_links_are_slow(nodes: dict[str, list[Traffic]], found: SlowLink |
 
 def test_the_node_that_gathers_is_busy_by_design() -> None:
     """Its links carry more than any other."""
-    hub = {f"n{n}": [Traffic(f"10.0.0.{n}", "10.0.0.0", 0.6, FULL, FULL)] for n in range(1, 4)}
-    hub["n0"] = [Traffic("10.0.0.0", f"10.0.0.{n}", 0.01, 1_000, FAST) for n in range(1, 4)]
+    hub = {f"n{n}": [Traffic(f"10.0.0.{n}", "10.0.0.0", 0.6, FULL, FULL, 0)] for n in range(1, 4)}
+    hub["n0"] = [Traffic("10.0.0.0", f"10.0.0.{n}", 0.01, 1_000, FAST, 0) for n in range(1, 4)]
     assert find_slow_link(hub) is None
 
 
@@ -117,4 +127,7 @@ def test_an_answer_without_the_times() -> None:
         head + struct.pack("=HH", 4 + 184, 2) + bytes(160) + struct.pack("=QQQ", 5, 3_000_000, 1_000_000)
     )
     assert whole is not None
-    assert (whole.rate, whole.busy_s) == (5, 2.0)
+    assert (whole.rate, whole.busy_s, whole.repeated) == (5, 2.0, 0)
+    newer = parse_tcp_diag(head + struct.pack("=HH", 4 + 216, 2) + bytes(208) + struct.pack("=Q", 9))
+    assert newer is not None
+    assert newer.repeated == 9

@@ -11,7 +11,7 @@ from hangwatch.diagnosis.slow import describe_lateness, diagnose_slow
 from hangwatch.model.devices import Gpu
 from hangwatch.model.slowness import Profile, ProfiledStack
 from hangwatch.model.stacks import Frame
-from hangwatch.slow.past import Past, StepTimes, find_step_times
+from hangwatch.slow.past import Past, Pasts, StepTimes, find_step_times
 from hangwatch.slow.timeline import Call
 
 MS = 1_000_000
@@ -68,12 +68,23 @@ def test_a_slower_pace_has_to_last() -> None:
     assert look(past, *(times(ms, least) for ms, least in paces)) == [False, False, False, False, True, True, False]
 
 
-@pytest.mark.parametrize("other", [times(150, operations="all_reduce"), times(90)])
-def test_other_steps_are_a_new_past(other: StepTimes) -> None:
-    """They have other operations, or are faster."""
+def test_faster_steps_are_compared_to_from_then_on() -> None:
+    """A job is slow when it starts."""
     past = Past(times(100), BEFORE)
-    past.look(other, MINUTE_NS)
-    assert past == Past(other)
+    past.look(times(90), MINUTE_NS)
+    assert past == Past(times(90))
+
+
+def test_each_kind_of_steps_has_a_past() -> None:
+    """Training and evaluation, in turn; of many kinds the one that was seen last is kept."""
+    pasts, train, evaluate = Pasts(), times(100), times(300, operations="gather")
+    first = pasts.look(train, 0)
+    assert pasts.look(evaluate, MINUTE_NS) is not first
+    assert pasts.look(times(200), 2 * MINUTE_NS) is first
+    assert (first.times, first.slow_since_ns) == (train, 2 * MINUTE_NS)
+    for size in range(20):
+        pasts.look(times(100, operations=f"reduce {size}"), 3 * MINUTE_NS)
+    assert pasts.look(train, 4 * MINUTE_NS) == Past(train)
 
 
 def slow() -> Past:

@@ -76,7 +76,8 @@ class Traffic(msgspec.Struct, frozen=True, array_like=True):
     """What the ranks of a node send to one address.
 
     ``busy``: the share of the time in which data waited for the network, of the connection where it is largest. ``sent``:
-    bytes a second; ``rate``: as many on that connection while there was enough to send.
+    bytes a second; ``rate``: as many on that connection while there was enough to send; ``repeated``: bytes a second that had to
+    be sent again.
     """
 
     local: str
@@ -84,17 +85,20 @@ class Traffic(msgspec.Struct, frozen=True, array_like=True):
     busy: float
     sent: int
     rate: int
+    repeated: int
 
 
 class SlowLink(msgspec.Struct, frozen=True, tag="link"):
     """Links on which data waits for the network: all those of one node, or the one between two.
 
-    ``busy``: for which share of the time at least; ``others``: at most on the other links that carry as much.
+    ``busy``: for which share of the time at least; ``others``: at most on the other links that carry as much. ``repeated``: the
+    share of the data that has to be sent again, where it is largest.
     """
 
     nodes: tuple[str, ...]
     busy: float
     others: float
+    repeated: float = 0.0
 
 
 #: What makes a job slow that goes on.

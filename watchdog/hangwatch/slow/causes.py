@@ -50,11 +50,12 @@ def _by_profiles(cause: str, slow: SlowRank | SlowJob, who: str, usual: str, fir
 
 def _slow_link(found: SlowLink) -> Match:
     where = name_link(found)
+    lost = f" {found.repeated:.0%} of it gets lost there, and has to be sent again." if found.repeated else ""
     return Match(
         "slow-link",
         "strong",
         f"Sent data waits for the network for {found.busy:.0%} of the time on {where}, and for at most {found.others:.0%} on"
-        " other links.",
+        f" other links.{lost}",
         (Evidence(None, "TCP", f"data is not acknowledged for {found.busy:.0%} of the time on {where}"),),
     )
 

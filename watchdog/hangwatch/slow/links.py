@@ -19,6 +19,8 @@ _OTHERS = 0.25
 #: ... and on one of the slow links data arrives at this part of the others' rate at most: a late acknowledgement counts as
 #: waiting, too. On the way to a card that is slow outwards, acknowledgements alone are slow.
 _SLOWER = 0.5
+#: ... or this share of it has to be sent again, where data gets lost. A network without a fault loses much less.
+_LOSSY = 0.01
 #: Links are compared if they carry this part of what the fullest one does.
 _ALIKE = 0.5
 #: Bytes a second. The end of a message may be acknowledged 40 ms late: small ones seem to wait all the time.
@@ -41,10 +43,14 @@ def find_slow_link(nodes: Mapping[str, Sequence[Traffic]]) -> SlowLink | None:
         return None
     least, others = min(link.busy for link in slow.values()), max(link.busy for link in usual.values())
     slower = min(link.rate for link in slow.values()) <= _SLOWER * min(link.rate for link in usual.values())
+    repeated, usually = (max(link.repeated / link.sent for link in links.values()) for links in (slow, usual))
+    lossy = repeated >= _LOSSY and usually <= _OTHERS * repeated
     common = frozenset.intersection(*slow)
     # All links of one node, or one alone.
     alone = len(slow) == 1 or (len(common) == 1 and not any(common <= pair for pair in usual))
-    return SlowLink(tuple(sorted(common)), least, others) if alone and slower and others <= _OTHERS * least else None
+    if not (alone and (slower or lossy) and others <= _OTHERS * least):
+        return None
+    return SlowLink(tuple(sorted(common)), least, others, round(repeated, 3) if lossy else 0.0)
 
 
 def name_link(found: SlowLink) -> str:

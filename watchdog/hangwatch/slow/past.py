@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import quantiles
 
@@ -28,6 +28,8 @@ _FASTER = 0.95
 _LEAST_STEPS = 20
 #: A checkpoint or an evaluation takes less time.
 _LASTING_NS = 60_000_000_000
+#: A job has few kinds of steps; if the sizes of operations vary, each step is of its own kind.
+_MOST_KINDS = 8
 #: More to compute may be by design.
 _BY_DESIGN: frozenset[SlowReason] = frozenset({"compute", "unknown"})
 
@@ -58,25 +60,25 @@ def find_step_times(calls: Sequence[Call]) -> StepTimes | None:
 
 @dataclass
 class Past:
-    """The fastest steps of a rank so far. ``profile``: where it was then, once that is known; ``gpus``: its GPU then, if any.
+    """The fastest steps of a rank so far, of those with the same operations. ``settled``: no later ones were faster.
 
-    ``slow_since_ns`` (wall clock): when its steps were first seen to take longer; None if they do not.
+    ``profile``: where the rank was then, once that is known; ``gpus``: its GPU then, if any. ``slow_since_ns`` (wall clock): when
+    its steps were first seen to take longer; None if they do not.
     """
 
     times: StepTimes | None = None
     profile: Profile | None = None
     gpus: tuple[Gpu, ...] = ()
     slow_since_ns: int | None = None
+    settled: bool = False
 
     def look(self, now: StepTimes, at_ns: int) -> None:
         """Compare with the newest steps."""
-        if (
-            self.times is None
-            or now.operations != self.times.operations
-            or now.usual_ns < _FASTER * self.times.usual_ns
-        ):
+        if self.times is None or now.usual_ns < _FASTER * self.times.usual_ns:
             self._begin(now)
-        elif now.usual_ns < _SLOWER * self.times.usual_ns:
+            return
+        self.settled = True
+        if now.usual_ns < _SLOWER * self.times.usual_ns:
             self.slow_since_ns = None
         elif now.least_ns >= _SLOWER * self.times.usual_ns:
             self.slow_since_ns = self.slow_since_ns or at_ns
@@ -99,4 +101,21 @@ class Past:
         return None
 
     def _begin(self, times: StepTimes, profile: Profile | None = None, gpus: tuple[Gpu, ...] = ()) -> None:
-        self.times, self.profile, self.gpus, self.slow_since_ns = times, profile, gpus, None
+        self.times, self.profile, self.gpus = times, profile, gpus
+        self.slow_since_ns, self.settled = None, False
+
+
+@dataclass
+class Pasts:
+    """The past of each kind of steps that a rank takes in turn, such as training and evaluation."""
+
+    _of: dict[frozenset[str], Past] = field(default_factory=dict)
+
+    def look(self, now: StepTimes, at_ns: int) -> Past:
+        """Compare the newest steps with those that had the same operations, and return the past of these."""
+        past = self._of.pop(now.operations, None) or Past()
+        self._of[now.operations] = past
+        if len(self._of) > _MOST_KINDS:
+            del self._of[next(iter(self._of))]
+        past.look(now, at_ns)
+        return past

@@ -24,16 +24,16 @@ from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.agent.job.other_nodes import Comparison
+from hangwatch.agent.job.own_past import OwnPast
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.beats import Beat
-from hangwatch.model.capture import Capture, RankCapture
+from hangwatch.model.capture import Capture
 from hangwatch.model.devices import Gpu, NodeFacts
 from hangwatch.model.live import LastToJoin
-from hangwatch.model.slowness import Profile, Slow, SlowJob, SlowLink, SlowRank, Traffic
+from hangwatch.model.slowness import Profile, Slow, SlowLink, SlowRank, Traffic
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
 from hangwatch.slow.follow import NEW, STEPS, Following
 from hangwatch.slow.links import find_slow_link
-from hangwatch.slow.past import Past, StepTimes, find_step_times
 from hangwatch.slow.reason import seconds_to_tell, works_longer
 from hangwatch.slow.timeline import Streams
 from hangwatch.slow.words import describe
@@ -91,16 +91,16 @@ class SlownessWatch:
     _links: deque[SlowLink | None] = field(default_factory=lambda: deque(maxlen=2))
     _task: asyncio.Task[Slow | None] | None = None
     _due_s: float = 0.0
-    _past: Past = field(default_factory=Past)
+    _past: OwnPast = field(init=False)
     #: A rank, the nodes of a link, or ``_JOB``.
     _reported: int | tuple[str, ...] | str | None = None
-    _unwatched_s: float = 0.0
     #: The rank that the last look named, and a usual one; kept until the rank is reported.
     _profiles: tuple[Profile, ...] = ()
 
     def __post_init__(self) -> None:
         """Begin with this node alone."""
         self.comparison = OnThisNode(self.local)
+        self._past = OwnPast(self.local)
 
     async def update(self, beats: Mapping[int, Beat], now_s: float, now_ns: int, *, calm: bool) -> None:
         """Take part in a tick. ``calm``: nothing is suspected."""
@@ -162,15 +162,13 @@ class SlownessWatch:
             self._links.append(find_slow_link(self.comparison.links))
         if self._reported is None and (link := self._agreed_link()) is not None:
             return link
-        rank, times = await arrivals.count(partial(_find_step_times, own)) if own else (None, None)
-        if times is not None:
-            self._past.look(times, now_ns)
+        if own:
+            await arrivals.count(partial(self._past.look, own, now_ns))
         if streams is None or isinstance(self._reported, tuple | str):
             return None
         news = await self._news(now_s)
-        if news is not None or rank is None or times is None or self._following.named or self._reported is not None:
-            return news
-        return await self._slower(rank, times, now_s, now_ns)
+        nobody = self._reported is None and self._following.named is None and self._following.found is None
+        return await self._past.explain(now_ns) if own and news is None and nobody else news
 
     def _agreed_link(self) -> SlowLink | None:
         named = self._links_named
@@ -194,19 +192,6 @@ class SlownessWatch:
             self._due_s = now_s  # to see if it still holds
         return None
 
-    async def _slower(self, rank: int, times: StepTimes, now_s: float, now_ns: int) -> SlowJob | None:
-        """Return that the job is slower than before, if so; watch a rank to know where its time goes, before and then."""
-        wanted = self._past.profile is None or self._past.is_slow_for_long(now_ns)
-        if not wanted or now_s < self._unwatched_s:
-            return None
-        profiles = await self._watch([rank], times.usual_ns / 1e9, _SHORTEST_S)
-        if not profiles:
-            self._unwatched_s = now_s + _AFTER_TRANSFER_S
-            return None
-        known = Capture(self.local.ranks.job, now_ns, (RankCapture(self.local.ranks.known[rank]),))
-        nodes = (await self.local.hardware(known, OF_THE_LATE)).nodes if times.on_device else ()
-        return self._past.compare(times, profiles[0], _gpus_of(profiles, nodes))
-
     def _may_be_a_link(self, found: LateRank) -> bool:
         """Return whether a slow link between nodes would look the same."""
         return not (self.comparison.one_clock or found.on_device)
@@ -221,12 +206,8 @@ class SlownessWatch:
         step_s = found.late_ns / 1e9 / max(found.lost, 1e-3)
         least_s = seconds_to_tell(found.lost) if self._may_be_a_link(found) else _SHORTEST_S
         wanted = [rank for rank in (found.rank, found.usual) if rank is not None]
-        return await self._watch(wanted, step_s, least_s) if len(wanted) == 2 else ()
-
-    async def _watch(self, wanted: Sequence[int], step_s: float, least_s: float) -> tuple[Profile, ...]:
-        """Watch ranks for some steps; empty if not all can be watched, or if a step takes too long."""
         seconds = min(LONGEST_S, max(least_s, _SHORTEST_S, _PROFILED_STEPS * step_s))
-        if seconds < _LEAST_STEPS * step_s:
+        if len(wanted) < 2 or seconds < _LEAST_STEPS * step_s:
             return ()
         profiles = await self.comparison.profile(wanted, seconds)
         return tuple(sorted(profiles, key=lambda one: wanted.index(one.rank))) if len(profiles) == len(wanted) else ()
@@ -235,7 +216,7 @@ class SlownessWatch:
         """Report what a look has found; or that what was reported holds no more."""
         found = self._following.found
         late = found.rank if found is not None else None
-        if self._reported not in {None, late, *self._links_named, _JOB if self._past.slow_since_ns else None}:
+        if self._reported not in {None, late, *self._links_named, _JOB if self._past.holds else None}:
             self._reported = None
             await self.incidents.close(now_ns)
         if slow is None:
@@ -249,12 +230,6 @@ class SlownessWatch:
             self._reported = slow.nodes if isinstance(slow, SlowLink) else _JOB
         capture = msgspec.structs.replace(capture, slow=slow)
         await self.incidents.report(diagnose(hide_secrets(capture)), detected_ns=now_ns)
-
-
-def _find_step_times(own: Streams) -> tuple[int, StepTimes | None]:
-    """Return a rank of this node, always the same one, and how long its steps take."""
-    rank = min(own)
-    return rank, find_step_times(own[rank])
 
 
 def _gpus_of(profiles: Sequence[Profile], nodes: Sequence[NodeFacts]) -> tuple[Gpu, ...]:

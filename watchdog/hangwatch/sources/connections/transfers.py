@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 import time
 from collections.abc import Collection
 from ipaddress import IPv6Address, ip_address
@@ -21,8 +22,9 @@ from hangwatch.sources.proc.sockets import read_socket_inodes
 #: ``INET_DIAG_INFO``, and the bit that asks for it.
 _INFO, _ASK_INFO = 2, 1 << 1
 _MESSAGE_BYTES = 72
-#: ``tcpi_bytes_acked``; ``tcpi_delivery_rate``, then ``tcpi_busy_time`` and ``tcpi_rwnd_limited`` in microseconds.
-_ACKED_AT, _RATE_AT, _INFO_BYTES = 120, 160, 184
+#: ``tcpi_bytes_acked``; ``tcpi_delivery_rate``, then ``tcpi_busy_time`` and ``tcpi_rwnd_limited`` in microseconds;
+#: ``tcpi_bytes_retrans``, which Linux has from 4.19 on.
+_ACKED_AT, _RATE_AT, _INFO_BYTES, _REPEATED_AT = 120, 160, 184, 208
 #: The busiest are enough to tell, and a node may have thousands.
 _MOST = 16
 
@@ -31,7 +33,7 @@ class Connection(NamedTuple):
     """One connection: its socket and both addresses.
 
     ``sent``: bytes that have arrived. ``rate``: bytes a second, while there was enough to send. ``busy_s``: seconds in which data
-    waited for the network.
+    waited for the network. ``repeated``: bytes that were sent again.
     """
 
     inode: int
@@ -40,6 +42,7 @@ class Connection(NamedTuple):
     sent: int
     rate: int
     busy_s: float
+    repeated: int
 
 
 class LinkMeter:
@@ -62,10 +65,11 @@ class LinkMeter:
             if inode in before and one.remote not in own and took_s > 0:
                 busy = round((one.busy_s - before[inode].busy_s) / took_s, 3)
                 sent = round((one.sent - before[inode].sent) / took_s)
+                again = round((one.repeated - before[inode].repeated) / took_s)
                 link = one.local, one.remote
-                known = found.get(link, Traffic(*link, -1.0, 0, 0))
+                known = found.get(link, Traffic(*link, -1.0, 0, 0, 0))
                 rate = one.rate if busy > known.busy else known.rate
-                found[link] = Traffic(*link, max(busy, known.busy), sent + known.sent, rate)
+                found[link] = Traffic(*link, max(busy, known.busy), sent + known.sent, rate, again + known.repeated)
         return tuple(sorted(found.values(), key=lambda link: -link.busy)[:_MOST])
 
 
@@ -90,7 +94,8 @@ def parse_tcp_diag(body: bytes) -> Connection | None:
     rate, busy_us, unread_us = struct.unpack_from("=QQQ", info, _RATE_AT)
     (sent,) = struct.unpack_from("=Q", info, _ACKED_AT)
     (inode,) = struct.unpack_from("=I", body, 68)
-    return Connection(inode, local, remote, sent, rate, (busy_us - unread_us) / 1e6)
+    repeated = int.from_bytes(info[_REPEATED_AT : _REPEATED_AT + 8], sys.byteorder)
+    return Connection(inode, local, remote, sent, rate, (busy_us - unread_us) / 1e6, repeated)
 
 
 def _address(packed: bytes) -> str:
