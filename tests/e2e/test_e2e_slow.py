@@ -35,7 +35,7 @@ def _looks(port: int) -> float:
 
 @pytest.mark.waits
 def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> None:
-    """Ranks that take turns are no incident; then rank 2's loader is slow, then none is, and then that of all ranks."""
+    """Ranks that take turns are no incident; then rank 2's loader is slow, and then it is not."""
     state, port = tmp_path / "state", find_free_port()
     job = jobs.hangwatch(
         "run", "--state-dir", state, "--listen", f"127.0.0.1:{port}", "--",
@@ -65,19 +65,9 @@ def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> Non
     assert all('rank="2"' in line for line in served)
     (tmp_path / "stall").unlink()
     wait_for(lambda: incidents()[0].ended_at is not None, _TIME_LIMIT_S, "its end")
-    (tmp_path / "disk").touch()
-    _, shared = wait_for(lambda: len(both := incidents()) > 1 and both, _TIME_LIMIT_S, "the next incident")
-    assert (shared.verdict.kind, shared.verdict.culprit_ranks, shared.lateness) == ("slow", (), None)
-    assert shared.verdict.cause is not None
-    assert (shared.verdict.cause.id, "waits for input" in shared.verdict.cause.explanation) == ("slow-job", True)
-    assert shared.verdict.divergence is not None
-    assert shared.verdict.divergence.culprit is not None
-    assert shared.verdict.divergence.culprit.line == line.line
-    (tmp_path / "disk").unlink()
-    wait_for(lambda: incidents()[1].ended_at is not None, _TIME_LIMIT_S, "its end")
     (tmp_path / "stop").touch()
     assert job.wait(_TIME_LIMIT_S) == 0, job.stderr()
-    assert [one.verdict.kind for one in map(read_incident, find_bundles(state))] == ["slow", "slow"]
+    assert [one.verdict.kind for one in map(read_incident, find_bundles(state))] == ["slow"]
     assert "nothing slows the job down any more" in job.stderr()
 
 

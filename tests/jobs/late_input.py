@@ -1,7 +1,6 @@
 """Gloo ranks with a DataLoader each, ``late_input.py FOLDER``: what makes them wait is said by files in FOLDER.
 
-At first they take turns in computing longer. While there is ``stall``, rank 2's loader is slow instead; while there is ``disk``,
-all loaders are slow. ``stop`` ends the job.
+At first they take turns in computing longer. While there is ``stall``, rank 2's loader is slow instead. ``stop`` ends the job.
 """
 
 from __future__ import annotations
@@ -20,25 +19,26 @@ STEP_S = 0.06
 
 
 class Batches(IterableDataset):
-    """Batches without end; they take long to load while there is a file, which says for how many steps."""
+    """Batches without end; those of one rank take long to load while there is a file."""
 
-    def __init__(self, slow: dict[Path, int]) -> None:
-        self.slow = slow
+    def __init__(self, stall: Path | None) -> None:
+        self.stall = stall
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         """Load a batch at a time."""
         while True:
-            time.sleep(sum(STEP_S * steps for file, steps in self.slow.items() if file.exists()))
+            if self.stall is not None and self.stall.exists():
+                time.sleep(2 * STEP_S)
             yield torch.ones(8)
 
 
 def main() -> None:
     """Load, work, reduce."""
     folder = Path(sys.argv[1])
-    stop, stall, disk = folder / "stop", folder / "stall", folder / "disk"
+    stop, stall = folder / "stop", folder / "stall"
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
-    loader = DataLoader(Batches({disk: 4, stall: 2 if rank == 2 else 0}), batch_size=None, num_workers=1)
+    loader = DataLoader(Batches(stall if rank == 2 else None), batch_size=None, num_workers=1)
     varies = random.Random(rank)
     for step, batch in enumerate(loader):
         longer = step % size == rank and not stall.exists()

@@ -53,16 +53,16 @@ def test_the_pace_of_a_rank() -> None:
 
 
 def look(past: Past, *paces: StepTimes) -> list[bool]:
-    """A look each half minute, and whether the job is slow by then."""
+    """A look every two and a half minutes, and whether the job is slow by then."""
     seen = []
     for number, one in enumerate(paces, 1):
-        past.look(one, number * MINUTE_NS // 2)
-        seen.append(past.is_slow_for_long(number * MINUTE_NS // 2))
+        past.look(one, number * 5 * MINUTE_NS // 2)
+        seen.append(past.is_slow_for_long(number * 5 * MINUTE_NS // 2))
     return seen
 
 
 def test_a_slower_pace_has_to_last() -> None:
-    """A minute, in three quarters of the steps; and it is over once half of them are fast."""
+    """Five minutes, in three quarters of the steps; and it is over once half of them are fast."""
     past = Past()
     paces = (100, None), (150, 100), (150, 140), (150, 140), (150, 140), (130, 100), (110, 100)
     assert look(past, *(times(ms, least) for ms, least in paces)) == [False, False, False, False, True, True, False]

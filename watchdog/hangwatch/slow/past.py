@@ -26,8 +26,8 @@ _SLOWER = 1.25
 _FASTER = 0.95
 #: With fewer steps their quartiles say little.
 _LEAST_STEPS = 20
-#: A checkpoint or an evaluation takes less time.
-_LASTING_NS = 60_000_000_000
+#: Checkpoints, evaluations and other work on the node come and go; what lasts is worth a warning.
+_LASTING_NS = 300_000_000_000
 #: A job has few kinds of steps; if the sizes of operations vary, each step is of its own kind.
 _MOST_KINDS = 8
 #: More to compute may be by design.
