@@ -10,7 +10,7 @@ from hangwatch.model.devices import Gpu
 from hangwatch.model.incident import Lateness, SlowReason
 from hangwatch.model.slowness import Profile, ProfiledStack, SlowRank
 from hangwatch.model.stacks import Frame
-from hangwatch.slow.reason import Reason, find_reason, works_longer
+from hangwatch.slow.reason import Reason, find_reason, runs_out_first, works_longer
 
 FILE = "/srv/train/train.py"
 MAIN = Frame("main", FILE, 90)
@@ -175,3 +175,16 @@ def test_a_gpu_with_slower_clocks(late: Gpu, clocks: str | None) -> None:
     assert cause is not None
     assert describe_lateness(found).reason == ("gpu_clocks" if clocks else "unknown")
     assert (clocks or "Nothing that hangwatch reads") in cause.explanation
+
+
+@pytest.mark.parametrize(("fetching", "first"), [(0.97, True), (0.4, False), (None, False)])
+def test_a_rank_that_runs_out_of_input_first(fetching: float | None, first: bool) -> None:
+    """It is to blame only if the workers of the usual rank have time to spare; None: they load nothing ahead."""
+    late = profile(1, {LOADER: 0.6, STEP: 0.4}, fetching=0.99)
+    usual = profile(0, {LOADER: 0.02, STEP: 0.98})
+    assert runs_out_first(slowness(late, msgspec.structs.replace(usual, fetching=fetching))) == first
+    queue = (Frame("get", "/usr/lib/python3.11/queue.py", 171), *LOCKED[1:])
+    for stack, others in (LOCKED, False), (queue, True):
+        assert runs_out_first(slowness(profile(1, {stack: 0.6, STEP: 0.4}), usual)) == others
+    computes = profile(1, {READ: 0.6, STEP: 0.4}, running=0.9, fetching=0.99)
+    assert not runs_out_first(slowness(computes, profile(0, {STEP: 1.0}, running=0.4, fetching=0.97)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from hangwatch.agent.capturing.arrivals import profile_rank
 from hangwatch.model.capture import Gap
 from hangwatch.sources.proc.delays import DelayMeter, parse_core_ns, parse_throttled_ns
-from hangwatch.sources.stacks.profile import parse_profile, profile_stacks
+from hangwatch.sources.stacks.profile import parse_profile, profile_stacks, profile_workers
 from hangwatch.sources.stacks.samples import StackFormatError
 from support import JobRunner
 
@@ -135,3 +138,36 @@ async def test_a_real_process(jobs: JobRunner) -> None:
     meter = DelayMeter(job.pid)
     meter.look()
     assert meter.read() == (0.0, 0.0, None, None, None)
+
+
+#: A training that takes so many seconds for a batch which its two workers load in a tenth of a second each.
+LOADS = """
+import sys, time
+from torch.utils.data import DataLoader, Dataset
+class Batches(Dataset):
+    def __len__(self):
+        return 100_000
+    def __getitem__(self, index):
+        time.sleep(0.1)
+        return index
+if __name__ == "__main__":
+    for number, _ in enumerate(DataLoader(Batches(), batch_size=None, num_workers=2)):
+        time.sleep(float(sys.argv[1]))
+        if number == 3:
+            print("ready", flush=True)
+"""
+
+
+@pytest.mark.asyncio
+async def test_workers_that_have_time_to_spare(jobs: JobRunner, tmp_path: Path) -> None:
+    """Those of a training that takes its batches slowly; not those of one that waits for each."""
+    (tmp_path / "loads.py").write_text(LOADS)
+    slow, fast = (jobs.start([sys.executable, tmp_path / "loads.py", pause]) for pause in ("0.6", "0"))
+    for job in (slow, fast):
+        job.wait_for_output("ready", 60.0)
+    idle, busy = await asyncio.gather(profile_workers(slow.pid, 4.0), profile_workers(fast.pid, 4.0))
+    assert idle is not None
+    assert busy is not None
+    assert idle < 0.4
+    assert busy > 0.7
+    assert await profile_workers(os.getpid(), 1.0) is None

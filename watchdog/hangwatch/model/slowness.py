@@ -24,7 +24,8 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Shares of the time, None if not known: ``reading`` (in a system call that reads a file, a pipe or a connection),
     ``sleeping`` (in one that only lets time pass), ``running`` (on a core), ``queued`` (it waited for a free core),
-    ``throttled`` (its cgroup had used up its CPU time).
+    ``throttled`` (its cgroup had used up its CPU time). ``fetching``: the share in which its DataLoader's workers loaded
+    something, on average; None if it has none.
     """
 
     rank: int
@@ -35,6 +36,7 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     running: float | None = None
     queued: float | None = None
     throttled: float | None = None
+    fetching: float | None = None
 
 
 class SlowRank(msgspec.Struct, frozen=True, omit_defaults=True, tag="rank"):

@@ -116,6 +116,6 @@ class Pasts:
         past = self._of.pop(now.operations, None) or Past()
         self._of[now.operations] = past
         if len(self._of) > _MOST_KINDS:
-            del self._of[next(iter(self._of))]
+            self._of.pop(next(iter(self._of))).slow_since_ns = None  # it is followed no longer
         past.look(now, at_ns)
         return past

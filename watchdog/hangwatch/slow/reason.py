@@ -18,7 +18,8 @@ _ERRORS = 3.0
 #: Of lines that call each other, the deepest that still has this part of the excess.
 _DEEPEST = 0.8
 _DATALOADER = "/torch/utils/data/"
-_LOCKS = ("/threading.py", "/queue.py", "/concurrent/futures/")
+_QUEUE = "/queue.py"
+_LOCKS = ("/threading.py", _QUEUE, "/concurrent/futures/")
 
 _Place = tuple[str, int]
 
@@ -51,6 +52,21 @@ def works_longer(slow: SlowRank) -> bool:
     late, usual = slow.profiles[:2]
     less = _is_more(_waiting(usual), _waiting(late), _samples(late, usual), _MOST * slow.lost)
     return less or find_reason(slow) != Reason("unknown")
+
+
+def runs_out_first(slow: SlowRank) -> bool:
+    """Return whether the rank may only be the first to wait for what is made ahead, and the usual one be next.
+
+    While the slowest rank waits for a batch, the workers of the others load theirs, so that these never wait, however little
+    faster they are. The slowest one is to blame only if the usual rank's workers have time to spare. That is not known of threads
+    that fill a queue.
+    """
+    reason = find_reason(slow)
+    if reason.kind == "lock" and reason.frame is not None:
+        here = (s.frames for s in slow.profiles[0].stacks if any(_is_same(f, reason.frame) for f in s.frames))
+        return any(calls(frames, _QUEUE) is not None for frames in here)
+    fetching = slow.profiles[1].fetching if reason.kind == "input" else None
+    return fetching is not None and 1 - fetching < _MOST * slow.lost
 
 
 def seconds_to_tell(lost: float) -> float:

@@ -27,7 +27,7 @@ from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded,
 from hangwatch.sources.flight.transport import RawDump, decode_newest, fetch_dump
 from hangwatch.sources.proc.delays import DelayMeter
 from hangwatch.sources.stacks import source_lines
-from hangwatch.sources.stacks.profile import profile_stacks
+from hangwatch.sources.stacks.profile import profile_stacks, profile_workers
 
 log = logging.getLogger("hangwatch")
 _T = TypeVar("_T")
@@ -138,13 +138,17 @@ def _is_timed(rank: RankIdentity) -> bool:
 async def profile_rank(rank: int, pid: int, seconds: float) -> Profile | None:
     """Return where the main thread of a process spends its time, watched for ``seconds``; None if it cannot be read."""
     meter = DelayMeter(pid)
+    workers = asyncio.create_task(profile_workers(pid, seconds))
     watching = asyncio.create_task(profile_stacks(pid, seconds))
     try:
         while not watching.done():
             meter.look()
             await asyncio.wait({watching}, timeout=_LOOK_S)
+        delays = meter.read()
+        fetching = await workers
     finally:
         watching.cancel()
+        workers.cancel()
     seen = watching.result()
     if not isinstance(seen, tuple):
         log.debug("rank %d was not watched: %s", rank, seen)
@@ -156,5 +160,6 @@ async def profile_rank(rank: int, pid: int, seconds: float) -> Profile | None:
         rank,
         samples,
         tuple(ProfiledStack(task.frames, stack.share) for task, stack in shown),
-        **meter.read()._asdict(),
+        **delays._asdict(),
+        fetching=fetching,
     )

@@ -34,7 +34,7 @@ from hangwatch.model.slowness import Profile, Slow, SlowLink, SlowRank, Traffic
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
 from hangwatch.slow.follow import NEW, STEPS, Following
 from hangwatch.slow.links import find_slow_link
-from hangwatch.slow.reason import seconds_to_tell, works_longer
+from hangwatch.slow.reason import runs_out_first, seconds_to_tell, works_longer
 from hangwatch.slow.timeline import Streams
 from hangwatch.slow.words import describe
 
@@ -45,8 +45,9 @@ _PERIOD_OF_CPU = 200.0
 #: After these steps the next look counts. A profile that shows fewer than three says nothing.
 _PROFILED_STEPS, _LEAST_STEPS = math.ceil(NEW * STEPS), 3
 _SHORTEST_S = 5.0
-#: A rank that comes late out of its operations, and does not work longer, is watched again after this time.
-_AFTER_TRANSFER_S = 60.0
+#: A rank that comes late out of its operations, and does not work longer, is watched again after this time; one that only runs
+#: out of input first, after this one: workers of DataLoaders are watched with it, which costs more.
+_AFTER_TRANSFER_S, _AFTER_INPUT_S = 60.0, 600.0
 #: What is reported if the whole job is slow.
 _JOB = "job"
 
@@ -92,6 +93,7 @@ class SlownessWatch:
     _task: asyncio.Task[Slow | None] | None = None
     _due_s: float = 0.0
     _past: OwnPast = field(init=False)
+    _rests_until_s: float = 0.0
     #: A rank, the nodes of a link, or ``_JOB``.
     _reported: int | tuple[str, ...] | str | None = None
     #: The rank that the last look named, and a usual one; kept until the rank is reported.
@@ -167,7 +169,7 @@ class SlownessWatch:
         if streams is None or isinstance(self._reported, tuple | str):
             return None
         news = await self._news(now_s)
-        nobody = self._reported is None and self._following.named is None and self._following.found is None
+        nobody = self._following.named is None and self._following.found is None and self._reported is None
         return await self._past.explain(now_ns) if own and news is None and nobody else news
 
     def _agreed_link(self) -> SlowLink | None:
@@ -179,14 +181,20 @@ class SlownessWatch:
         return [link.nodes for link in self._links if link is not None]
 
     async def _news(self, now_s: float) -> SlowRank | None:
-        """Return who is late if two looks agree and it was not reported; have a rank watched that one look names."""
+        """Return who is late, if two looks agree and nobody else is to blame; have a rank watched that one look names."""
+        if now_s < self._rests_until_s:
+            self._following = Following()
+            return None
         found, named = self._following.found, self._following.named
         if found is not None and found.rank != self._reported:
             slow = SlowRank(describe(found), found.since_ns, self._profiles)
-            if not self._may_be_a_link(found) or works_longer(slow):
+            if runs_out_first(slow):
+                self._rests_until_s = now_s + _AFTER_INPUT_S
+            elif self._may_be_a_link(found) and not works_longer(slow):
+                self._rests_until_s = now_s + _AFTER_TRANSFER_S
+            else:
                 return slow
             self._following, self._profiles = Following(), ()
-            self._due_s = now_s + _AFTER_TRANSFER_S
         elif named is not None and named.rank != self._reported:
             self._profiles = await self._profile(named)
             self._due_s = now_s  # to see if it still holds

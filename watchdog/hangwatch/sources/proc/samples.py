@@ -201,6 +201,13 @@ def find_descendants(pid: int) -> tuple[int, ...]:
     return tuple(found[:_CHILDREN_LIMIT])
 
 
+def find_workers(pid: int, most: int) -> tuple[int, ...]:
+    """Return the oldest processes that a Python program has started with ``multiprocessing``: forks of it, or spawned."""
+    command = read_small(f"/proc/{pid}/cmdline")
+    commands = ((child, read_small(f"/proc/{child}/cmdline") or b"") for child in find_descendants(pid))
+    return tuple(child for child, own in commands if own == command or b"multiprocessing.spawn" in own)[:most]
+
+
 def _living_state(stat: Stat) -> str:
     """Return the state of the main thread; if that alone has ended, of the next thread."""
     if stat.state == "Z" and stat.threads > 1:

@@ -9,7 +9,9 @@ program take py-spy 70 ms of CPU time.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from statistics import fmean
 
 import msgspec
 
@@ -17,6 +19,7 @@ from hangwatch.model.capture import Gap
 from hangwatch.model.slowness import PROFILE_RATE_HZ, ProfiledStack
 from hangwatch.model.stacks import Frame
 from hangwatch.sources.proc.files import inner_pid
+from hangwatch.sources.proc.samples import find_workers
 from hangwatch.sources.stacks.readers import explain_failure, find_program, run_reader
 from hangwatch.sources.stacks.samples import READER, SOURCE, StackFormatError, cut_stack
 
@@ -24,6 +27,10 @@ from hangwatch.sources.stacks.samples import READER, SOURCE, StackFormatError, c
 _MORE_S = 10.0
 #: The most frequent stacks are kept; the rest would not be read.
 _STACKS = 40
+#: The workers of a DataLoader are alike.
+_WORKERS = 4
+#: Where they run, and where they load something (torch 1.2 to 2.14).
+_WORKER, _FETCHES = "torch/utils/data/_utils/worker.py", "torch/utils/data/_utils/fetch.py"
 
 
 class _Frame(msgspec.Struct):
@@ -65,6 +72,25 @@ async def profile_stacks(pid: int, seconds: float) -> tuple[int, tuple[ProfiledS
         return parse_profile(output, inner_pid(pid))
     except StackFormatError as error:
         return Gap(SOURCE, f"process {pid}: {error}", hint="use py-spy 0.4 or newer: pip install -U py-spy")
+
+
+async def profile_workers(pid: int, seconds: float) -> float | None:
+    """Return the share of the time in which the workers of a process's DataLoaders load something, on average.
+
+    None if it has none. A worker that has nothing to load is where it takes the next index.
+    """
+    seen = await asyncio.gather(*(profile_stacks(worker, seconds) for worker in find_workers(pid, _WORKERS)))
+    stacks = [one[1] for one in seen if isinstance(one, tuple)]
+    shares = [
+        sum(stack.share for stack in ones if _is_in(_FETCHES, stack))
+        for ones in stacks
+        if any(_is_in(_WORKER, stack) for stack in ones)
+    ]
+    return fmean(shares) if shares else None
+
+
+def _is_in(path: str, stack: ProfiledStack) -> bool:
+    return any(frame.file.endswith(path) for frame in stack.frames)
 
 
 def parse_profile(data: bytes, pid: int) -> tuple[int, tuple[ProfiledStack, ...]]:
