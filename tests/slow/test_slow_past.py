@@ -105,8 +105,8 @@ def test_all_ranks_wait_for_their_input() -> None:
     assert verdict.cause is not None
     assert verdict.cause.id == "slow-job"
     assert verdict.cause.explanation == (
-        "Rank 0 spends 40% more of its time at train/data.py:12 than before. There it waits for input: a DataLoader, a file, a"
-        " pipe or a connection."
+        "Rank 0 waits for input (a DataLoader, a file, a pipe or a connection): it spends 40% more of its time at"
+        " train/data.py:12 than before."
     )
     assert verdict.divergence is not None
     assert verdict.divergence.culprit is not None
@@ -130,7 +130,8 @@ def test_clocks_that_are_held_down() -> None:
     cause = diagnose_slow(found, 0)[0].cause
     assert cause is not None
     assert cause.explanation == (
-        "No single line of the program takes what it needs more. Its GPU runs at 990 MHz, because of heat; before, at 1980 MHz."
+        "Rank 0 has a GPU that runs at 990 MHz, because of heat (1980 MHz before): no single line of the program takes the extra"
+        " time."
     )
 
 

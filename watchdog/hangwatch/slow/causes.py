@@ -10,13 +10,13 @@ from hangwatch.slow.links import name_link
 from hangwatch.slow.reason import find_reason
 
 _WHY: dict[SlowReason, str] = {
-    "input": "There it waits for input: a DataLoader, a file, a pipe or a connection.",
-    "sleep": "There it sleeps.",
-    "lock": "There it waits for a lock or for another of its threads.",
-    "throttled": "Its cgroup has used up its CPU time and is throttled.",
-    "no_core": "It waits for a free core: other work takes the cores that it may use.",
-    "compute": "There it computes.",
-    "unknown": "Nothing that hangwatch reads shows why.",
+    "input": "waits for input (a DataLoader, a file, a pipe or a connection)",
+    "sleep": "sleeps",
+    "lock": "waits for a lock or for another of its threads",
+    "throttled": "is throttled, because its cgroup has used up its CPU time",
+    "no_core": "waits for a free core, because other work takes those that it may use",
+    "compute": "computes longer",
+    "unknown": "takes longer, and nothing that hangwatch reads shows why",
 }
 
 
@@ -38,14 +38,14 @@ def _by_profiles(cause: str, slow: SlowRank | SlowJob, who: str, usual: str, fir
     reason, evidence = find_reason(slow), [first]
     if reason.frame is not None:
         place = short_place(reason.frame.file, reason.frame.line)
-        where = f"{who} spends {reason.share:.0%} more of its time at {place} than {usual}."
+        where = f"it spends {reason.share:.0%} more of its time at {place} than {usual}"
         evidence.append(Evidence(first.rank, "stacks", f"{reason.share:.0%} more of its time at {place}"))
     else:
-        where = "No single line of the program takes what it needs more."
+        where = "no single line of the program takes the extra time"
     why = _WHY.get(reason.kind) or _say_clocks(slow)
     if reason.kind == "gpu_clocks":
-        evidence.append(Evidence(first.rank, "nvml", why))
-    return Match(cause, "strong", f"{where} {why}", tuple(evidence))
+        evidence.append(Evidence(first.rank, "nvml", f"{who} {why}"))
+    return Match(cause, "strong", f"{who} {why}: {where}.", tuple(evidence))
 
 
 def _slow_link(found: SlowLink) -> Match:
@@ -63,5 +63,5 @@ def _slow_link(found: SlowLink) -> Match:
 def _say_clocks(slow: SlowRank | SlowJob) -> str:
     late, usual = slow.gpus
     because = f", because of {' and '.join(late.slowed_by)}" if late.slowed_by else ""
-    other = "before," if isinstance(slow, SlowJob) else f"that of rank {slow.profiles[1].rank}"
-    return f"Its GPU runs at {late.clock_mhz} MHz{because}; {other} at {usual.clock_mhz} MHz."
+    other = "before" if isinstance(slow, SlowJob) else f"on rank {slow.profiles[1].rank}"
+    return f"has a GPU that runs at {late.clock_mhz} MHz{because} ({usual.clock_mhz} MHz {other})"
