@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.incident import Incident, Lateness
 from hangwatch.model.live import LastToJoin, LiveJob, LiveRank, LiveView
 from hangwatch.model.progress import GroupFront
-from hangwatch.model.slowness import Profile, ProfiledStack, SlowRank
+from hangwatch.model.slowness import Profile, ProfiledStack, SlowJob, SlowRank
 from hangwatch.model.stacks import Frame
 from hangwatch.outputs.html.group_progress import JobProgress
 from hangwatch.outputs.html.incident import render_report
@@ -61,6 +62,23 @@ def test_the_report_has_a_table_of_lines(late: tuple[Incident, Capture]) -> None
     assert "Merged stacks" not in html
     assert "<td>40%</td><td>0%</td>" in html
     assert "<td>60%</td><td>100%</td>" in html
+
+
+def test_a_job_that_is_slower_than_before(late: tuple[Incident, Capture]) -> None:
+    """The line as an example, without a culprit, and one rank's time now and before."""
+    capture = late[1]
+    assert isinstance(capture.slow, SlowRank)
+    slow = SlowJob(0.2, 0.1, AT_NS, capture.slow.profiles)
+    capture = msgspec.structs.replace(capture, slow=slow)
+    incident = make_incident(diagnose(capture), detected_ns=AT_NS, confirmed_ns=AT_NS)
+    stream = io.StringIO()
+    print_verdict(incident, Console(stream, width=400))
+    assert "Steps take 2.0 times as long as before: 0.2 s instead of 0.1 s." in stream.getvalue()
+    assert "example, rank 2: srv/train.py:7 in main" in stream.getvalue()
+    html = render_report(incident, capture)
+    assert "Where it spends more of its time than before" in html
+    assert re.search(r"<th[^>]*>Now</th>\s*<th[^>]*>Before</th>", html)
+    assert "culprit" not in render_markdown(incident).lower()
 
 
 def test_the_rank_is_marked_as_late(late: tuple[Incident, Capture]) -> None:
