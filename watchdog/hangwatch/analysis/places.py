@@ -51,6 +51,8 @@ _CARRIERS = frozenset(
         "typing_extensions", "wrapt", "decorator", "deprecated", "six",
     }
 )  # fmt: skip
+#: Where a worker of a DataLoader takes an item from its data set (torch 1.2 to 2.14).
+FETCHES = "torch/utils/data/_utils/fetch.py"
 
 
 def is_interpreter(frame: Frame) -> bool:

@@ -37,8 +37,8 @@ _PERIOD_OF_ENTRY_S = 0.005
 _ANSWER_S = 2.5
 _AFTER_FAILURE_S = 60.0
 _LOOK_S = 0.02
-#: No rank is watched for longer.
-LONGEST_S = 60.0
+#: A rank is watched for at least so long, and at most.
+SHORTEST_S, LONGEST_S = 5.0, 60.0
 
 
 @dataclass

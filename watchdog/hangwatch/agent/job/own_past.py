@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hangwatch.agent.capturing.arrivals import LONGEST_S
+from hangwatch.agent.capturing.arrivals import LONGEST_S, SHORTEST_S
 from hangwatch.agent.capturing.hardware import OF_THE_LATE
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.model.capture import Capture, RankCapture
@@ -16,8 +16,8 @@ from hangwatch.model.slowness import SlowJob
 from hangwatch.slow.past import Past, Pasts, StepTimes, find_step_times
 from hangwatch.slow.timeline import Streams
 
-#: A rank is watched for so many of its steps, and for so long at least.
-_STEPS, _SHORTEST_S = 8, 5.0
+#: A rank is watched for so many of its steps.
+_STEPS = 8
 #: A rank that could not be watched is left alone for so long.
 _PAUSE_NS = 60_000_000_000
 
@@ -55,7 +55,7 @@ class OwnPast:
         wanted = past.settled if past.profile is None else past.is_slow_for_long(at_ns)
         if times is None or not wanted or at_ns < self._next_ns:
             return None
-        seconds = max(_SHORTEST_S, _STEPS * times.usual_ns / 1e9)
+        seconds = max(SHORTEST_S, _STEPS * times.usual_ns / 1e9)
         profiles = await self.local.arrivals.profile([self._rank], seconds) if seconds <= LONGEST_S else ()
         if not profiles:
             self._next_ns = at_ns + _PAUSE_NS

@@ -17,7 +17,7 @@ from functools import partial
 
 import msgspec
 
-from hangwatch.agent.capturing.arrivals import LONGEST_S
+from hangwatch.agent.capturing.arrivals import LONGEST_S, SHORTEST_S
 from hangwatch.agent.capturing.hardware import OF_THE_LATE
 from hangwatch.agent.capturing.redact import hide_secrets
 from hangwatch.agent.capturing.scope import LocalScope
@@ -44,7 +44,6 @@ _PERIOD_S = 5.0
 _PERIOD_OF_CPU = 200.0
 #: After these steps the next look counts. A profile that shows fewer than three says nothing.
 _PROFILED_STEPS, _LEAST_STEPS = math.ceil(NEW * STEPS), 3
-_SHORTEST_S = 5.0
 #: A rank that comes late out of its operations, and does not work longer, is watched again after this time; one that only runs
 #: out of input first, after this one: workers of DataLoaders are watched with it, which costs more.
 _AFTER_TRANSFER_S, _AFTER_INPUT_S = 60.0, 600.0
@@ -212,9 +211,9 @@ class SlownessWatch:
     async def _profile(self, found: LateRank) -> tuple[Profile, ...]:
         """Watch the late rank and a usual one for some steps; empty if that cannot be, or if a step takes too long."""
         step_s = found.late_ns / 1e9 / max(found.lost, 1e-3)
-        least_s = seconds_to_tell(found.lost) if self._may_be_a_link(found) else _SHORTEST_S
+        least_s = seconds_to_tell(found.lost) if self._may_be_a_link(found) else SHORTEST_S
         wanted = [rank for rank in (found.rank, found.usual) if rank is not None]
-        seconds = min(LONGEST_S, max(least_s, _SHORTEST_S, _PROFILED_STEPS * step_s))
+        seconds = min(LONGEST_S, max(least_s, SHORTEST_S, _PROFILED_STEPS * step_s))
         if len(wanted) < 2 or seconds < _LEAST_STEPS * step_s:
             return ()
         profiles = await self.comparison.profile(wanted, seconds)

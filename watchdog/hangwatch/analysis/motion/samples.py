@@ -20,6 +20,7 @@ from hangwatch.analysis.motion.loops import (
     retries,
     tasks_go_on,
 )
+from hangwatch.analysis.places import FETCHES
 from hangwatch.model.capture import RankCapture
 from hangwatch.model.processes import ChildProcess, ProcessSample
 from hangwatch.model.stacks import Frame, StackSample, once_a_stack
@@ -42,8 +43,6 @@ _DATA_CHANNELS = (
     *_PIPE_CHANNELS, "wait_woken", "sk_wait_data", "unix_stream_", "io_schedule", "folio_wait", "nfs", "rpc_wait",
     "request_wait", "fuse",
 )  # fmt: skip
-#: Where a worker of a DataLoader takes an item from its data set.
-_FETCHES = "torch/utils/data/_utils/fetch.py"
 #: Intervals shorter than this say nothing: the kernel counts CPU time in ticks of 10 ms.
 MIN_INTERVAL_NS = 200_000_000
 
@@ -164,7 +163,7 @@ def _child_is_fed(before: ProcessSample, after: ProcessSample) -> bool:
 
 
 def _loads(child: ChildProcess) -> bool:
-    return any(_FETCHES in line for line in child.stack)
+    return any(FETCHES in line for line in child.stack)
 
 
 def _reads_data(child: ChildProcess) -> bool:

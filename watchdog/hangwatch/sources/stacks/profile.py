@@ -1,10 +1,10 @@
 """Where the main thread of a process spends its time: many looks at its stack by one py-spy, without a pause.
 
-May import hangwatch.model, hangwatch.sources' own parts, msgspec and the standard library. Format: speedscope's file format
-(``sampled`` profiles, https://www.speedscope.app/file-format-schema.json), as ``py-spy record --format speedscope`` of 0.4.3
-writes it: a profile for each thread, ``Thread PID "NAME"``; the frames of a sample go from the outermost to the deepest, and
-the first one stands for the thread. On its standard output the file is one line among others. Four seconds of looks at a small
-program take py-spy 70 ms of CPU time.
+May import hangwatch.model, ``analysis.places``, hangwatch.sources' own parts, msgspec and the standard library. Format:
+speedscope's file format (``sampled`` profiles, https://www.speedscope.app/file-format-schema.json), as ``py-spy record --format
+speedscope`` of 0.4.3 writes it: a profile for each thread, ``Thread PID "NAME"``; the frames of a sample go from the outermost
+to the deepest, and the first one stands for the thread. On its standard output the file is one line among others. Four seconds
+of looks at a small program take py-spy 70 ms of CPU time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from statistics import fmean
 
 import msgspec
 
+from hangwatch.analysis.places import FETCHES, calls
 from hangwatch.model.capture import Gap
 from hangwatch.model.slowness import PROFILE_RATE_HZ, ProfiledStack
 from hangwatch.model.stacks import Frame
@@ -29,8 +30,8 @@ _MORE_S = 10.0
 _STACKS = 40
 #: The workers of a DataLoader are alike.
 _WORKERS = 4
-#: Where they run, and where they load something (torch 1.2 to 2.14).
-_WORKER, _FETCHES = "torch/utils/data/_utils/worker.py", "torch/utils/data/_utils/fetch.py"
+#: Where they run.
+_WORKER = "torch/utils/data/_utils/worker.py"
 
 
 class _Frame(msgspec.Struct):
@@ -82,15 +83,11 @@ async def profile_workers(pid: int, seconds: float) -> float | None:
     seen = await asyncio.gather(*(profile_stacks(worker, seconds) for worker in find_workers(pid, _WORKERS)))
     stacks = [one[1] for one in seen if isinstance(one, tuple)]
     shares = [
-        sum(stack.share for stack in ones if _is_in(_FETCHES, stack))
+        sum(stack.share for stack in ones if calls(stack.frames, FETCHES))
         for ones in stacks
-        if any(_is_in(_WORKER, stack) for stack in ones)
+        if any(calls(stack.frames, _WORKER) for stack in ones)
     ]
     return fmean(shares) if shares else None
-
-
-def _is_in(path: str, stack: ProfiledStack) -> bool:
-    return any(frame.file.endswith(path) for frame in stack.frames)
 
 
 def parse_profile(data: bytes, pid: int) -> tuple[int, tuple[ProfiledStack, ...]]:
