@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from bundles_on_disk import recorded_capture
 
+from hangwatch.agent.incidents import lifecycle
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.diagnosis.document import rfc3339
@@ -19,7 +20,7 @@ from hangwatch.diagnosis.verdict import Diagnosis, diagnose
 from hangwatch.model.capture import Capture, RankCapture
 from hangwatch.model.devices import NodeFacts
 from hangwatch.model.incident import Incident, SecondLook
-from hangwatch.outputs.bundle.bundle import read_bundle
+from hangwatch.outputs.bundle.bundle import read_bundle, write_bundle
 
 pytestmark = pytest.mark.asyncio
 FACTS = NodeFacts("node-0", 1, looked=("kernel log",))
@@ -166,6 +167,28 @@ async def test_how_the_second_look_stands_is_no_news_for_the_receivers(tmp_path:
     assert told == [(look, owned)]
     assert [what for what, _, _ in witness.seen].count("announced") == 1
     assert witness.seen[-1][0] == "known"
+
+
+async def test_a_hang_may_be_acted_on_once_its_bundle_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who stops the job because a liveness probe failed reads in the bundle why."""
+    incidents = _lifecycle(Witness(tmp_path))
+    await incidents.report(
+        diagnose(recorded_capture()),
+        detected_ns=recorded_capture().at_ns,
+        second_look=SecondLook("2026-05-28T21:01:30.000Z", "a rank moves"),
+    )
+    meanwhile: list[bool] = []
+
+    def write(folder: Path, incident: Incident, capture: Capture | None) -> Path:
+        assert incidents.record is not None
+        meanwhile.append(incidents.record.stands)
+        return write_bundle(folder, incident, capture)
+
+    await incidents.completed()
+    monkeypatch.setattr(lifecycle, "write_bundle", write)
+    await incidents.look_again(SecondLook("2026-05-28T21:01:30.000Z", "a rank moves", passed=True))
+    assert incidents.record is not None
+    assert (meanwhile, incidents.record.stands) == ([False], True)
 
 
 async def test_the_end_is_on_disk_before_it_is_announced_and_is_announced_once(tmp_path: Path) -> None:

@@ -57,7 +57,10 @@ def test_a_rank_whose_input_becomes_slow(jobs: JobRunner, tmp_path: Path) -> Non
     line = found.verdict.divergence.culprit
     assert line is not None
     assert (line.file, line.source) == (str(PROGRAM), "for step, batch in enumerate(loader):")
-    served = [line for line in _metrics(port) if line.startswith("hangwatch_late_rank_")]
+    # They are published once the tick ends that has written the bundle.
+    served = wait_for(
+        lambda: [line for line in _metrics(port) if line.startswith("hangwatch_late_rank_")], _TIME_LIMIT_S, "metrics"
+    )
     assert {line.partition("{")[0] for line in served} == {
         "hangwatch_late_rank_seconds",
         "hangwatch_late_rank_lost_ratio",

@@ -22,6 +22,8 @@ LOADER = (
     MAIN,
 )
 HELPER = (Frame("work", FILE, 5), Frame("loss", FILE, 8))
+ENDS = Frame("all_reduce", "/opt/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3252)
+WAITING = (ENDS, Frame("train", FILE, 70), MAIN)
 LOCKED = (Frame("wait", "/usr/lib/python3.11/threading.py", 320), Frame("train", FILE, 50), MAIN)
 
 
@@ -90,6 +92,8 @@ def slowness(late: Profile, usual: Profile, lost: float = 0.25) -> SlowRank:
         # Two lines share the excess, which one has called; and a few samples differ by chance.
         (profile(1, {READ: 0.1, LOADER: 0.1, STEP: 0.8}), profile(0, {STEP: 1.0}), "unknown", 50),
         (profile(1, {READ: 0.3, STEP: 0.7}, 10), profile(0, {READ: 0.1, STEP: 0.9}, 10), "unknown", None),
+        # A busy machine slows down the rest as well: the line has most of the excess.
+        (profile(1, {LOADER: 0.3, STEP: 0.5, WAITING: 0.2}), profile(0, {STEP: 0.4, WAITING: 0.6}), "input", 50),
     ],
 )
 def test_reasons(late: Profile, usual: Profile, kind: SlowReason, line: int | None) -> None:
@@ -126,10 +130,6 @@ def test_the_verdict() -> None:
     alone = SlowRank(known.lateness, 5)
     assert diagnose_slow(alone, 7)[0].divergence is None
     assert reason_of(alone) == "unknown"
-
-
-ENDS = Frame("all_reduce", "/opt/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3252)
-WAITING = (ENDS, Frame("train", FILE, 70), MAIN)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,10 @@ from hangwatch.model.incident import SlowReason
 from hangwatch.model.slowness import PROFILE_RATE_HZ, Profile, ProfiledStack, SlowJob, SlowRank
 from hangwatch.model.stacks import Frame
 
-#: A line, or a reason, has to explain this part of what the rank takes longer.
+#: A line, or a reason, has to explain this part of what the rank takes longer; of lines that call each other, the deepest does.
 _MOST = 0.5
 #: ... and be this many standard errors from what two alike ranks show.
 _ERRORS = 3.0
-#: Of lines that call each other, the deepest that still has this part of the excess.
-_DEEPEST = 0.8
 _DATALOADER = "/torch/utils/data/"
 _QUEUE = "/queue.py"
 _LOCKS = ("/threading.py", _QUEUE, "/concurrent/futures/")
@@ -117,7 +115,7 @@ def _find_line(late: Profile, usual: Profile, least: float) -> tuple[Frame, floa
     if not excess:
         return None
     most = max(excess.values())
-    chosen = max((place for place, more in excess.items() if more >= _DEEPEST * most), key=lambda place: here[place][1])
+    chosen = max((place for place, more in excess.items() if more > _MOST * most), key=lambda place: here[place][1])
     frames = (frame for stack in late.stacks for frame in user_frames(stack.frames))
     return next(frame for frame in frames if (frame.file, frame.line) == chosen), excess[chosen]
 

@@ -130,8 +130,9 @@ class IncidentLifecycle:
         if (record := self.open_record) is None:
             return
         incident = msgspec.structs.replace(record.incident, second_look=second_look)
-        record = self.record = replace(record, incident=incident)
+        record = replace(record, incident=incident)
         await self._rewrite(record)
+        self.record = record  # whoever stops the job on seeing it finds it in the bundle, too
         await self.sharing.share(record, announced=True)
         await self.tell_stand(record.incident, record.path, not record.owned_by_peer)
 
