@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from test_device_verdicts import incidents
 
 from conftest import BLOCK, PROGRAMS
+from hangwatch.model.incident import Incident
 from support import Job, JobRunner, find_free_port, wait_for
 
 LIMIT_S = 180.0
@@ -45,9 +47,24 @@ def test_a_late_rank_is_named(nccl: Path, jobs: JobRunner, tmp_path: Path, where
     assert "longer for a step than its peers, and ranks 0-1,3 waited for it" in found.lateness.says
     line = found.verdict.divergence.culprit if found.verdict.divergence is not None else None
     assert (line.source if line is not None else None) == ("time.sleep(0.04)" if where == "host" else None)
+    if where == "device":
+        _diagnose_dumps(jobs, parts[0], tmp_path / "dumps")
     (tmp_path / "slow").unlink()
     wait_for(lambda: incidents(state)[0].ended_at is not None, LIMIT_S, "its end")
     (tmp_path / "stop").touch()
     for job in parts:
         assert job.wait(LIMIT_S) == 0, job.stderr()
     assert len(incidents(state)) == 1
+
+
+def _diagnose_dumps(jobs: JobRunner, job: Job, dumps: Path) -> None:
+    """What the recorders hold after 200 more steps names the late rank, too."""
+    steps = job.stdout().count("step ")
+    wait_for(lambda: job.stdout().count("step ") >= steps + 2, LIMIT_S, "200 steps")
+    dumps.mkdir()
+    wait_for(lambda: len(list(dumps.glob("dump_?"))) == 4, LIMIT_S, "the dumps")
+    told = jobs.hangwatch("diagnose", dumps, "--json")
+    assert told.wait(LIMIT_S) == 0, told.stderr()
+    lateness = msgspec.json.decode(told.stdout(), type=Incident).lateness
+    assert lateness is not None
+    assert (lateness.rank, lateness.waiting) == (2, (0, 1, 3))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import pytest
 from arrivals import STEP_NS, SimulatedJob, Work, as_timed, look, slow
 
 from hangwatch.model.collectives import DeviceTime, Group, Operation
+from hangwatch.postmortem.artifacts import read_artifacts
+from hangwatch.postmortem.verdict import diagnose_artifacts
 from hangwatch.slow.arrival import LateRank
 from hangwatch.slow.flight import make_calls
 from hangwatch.slow.follow import Following, Process, Windows
+from hangwatch.slow.timeline import Call
 from hangwatch.slow.words import describe
 from hangwatch.sources.flight.recorder import parse_timed
-from nccl_dumps import nccl_entry
+from nccl_dumps import nccl_dump, nccl_entry
 
 STEPS = 60
 
@@ -76,6 +82,23 @@ def test_what_may_end_early_for_one_member() -> None:
     calls = make_calls(0, both, times=[DeviceTime(9, 5), DeviceTime(20, 6)])
     assert calls is not None
     assert [(call.at_ns, call.left_ns) for call in calls] == [(14, 20)]
+
+
+def test_dumps(tmp_path: Path) -> None:
+    """``hangwatch diagnose`` names it too. The rest of a record counts for nothing once an operation is not timed."""
+    for rank, calls in as_timed(SimulatedJob(4, "sync", slow(2, 0.4), steps=STEPS).run()).items():
+        entries = [_timed_entry(call, at) for at, call in enumerate(calls, 1)]
+        entries[-2]["duration_ms"] = None
+        (tmp_path / f"dump_{rank}").write_bytes(pickle.dumps(nccl_dump(*entries)))
+    found = diagnose_artifacts(read_artifacts(tmp_path, lambda _done, _total: None)).lateness
+    assert found is not None
+    assert (found.rank, found.waiting, found.of_steps) == (2, (0, 1, 3), STEPS - 3)
+
+
+def _timed_entry(call: Call, at: int) -> dict[str, object]:
+    assert call.left_ns is not None
+    times = {"duration_ms": (call.left_ns - call.at_ns) / 1e6, "time_discovered_completed_ns": call.left_ns}
+    return {**nccl_entry(seq=at, created_ns=call.at_ns), **times}
 
 
 def test_times_of_a_dump() -> None:

@@ -1,5 +1,6 @@
 """``late.py FOLDER WHERE``: a training on NCCL in which rank 2 is late while FOLDER has ``slow``. It ends once that has ``stop``.
 
+Each rank writes what its recorder holds to FOLDER's ``dumps``, once there is such a folder.
 ``WHERE``: on the ``host``, in loading its data; or on the ``device``, in computing.
 """
 
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _dump_nccl_trace
 
 MS = 1_000_000  # cycles of the simulated device
 
@@ -18,6 +20,12 @@ def load(slow: bool) -> None:
     time.sleep(0.02)
     if slow:
         time.sleep(0.04)
+
+
+def dump_once(path: Path) -> None:
+    if path.parent.exists() and not path.exists():
+        path.with_suffix(".part").write_bytes(_dump_nccl_trace(True, False, False))
+        path.with_suffix(".part").rename(path)
 
 
 folder, where = Path(sys.argv[1]), sys.argv[2]
@@ -40,6 +48,7 @@ for step in range(100_000):
     dist.all_reduce(stop)
     if stop.item():
         break
+    dump_once(folder / "dumps" / f"dump_{rank}")
     if rank == 0 and step % 100 == 0:
         print(f"step {step}", flush=True)
 dist.destroy_process_group()

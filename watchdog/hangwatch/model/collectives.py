@@ -8,7 +8,6 @@ from functools import cached_property
 from hashlib import blake2b
 from operator import index
 from struct import Struct
-from typing import NamedTuple
 
 import msgspec
 
@@ -105,7 +104,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     thread: int = 0
 
 
-class DeviceTime(NamedTuple):
+class DeviceTime(msgspec.Struct, frozen=True, gc=False):
     """When an operation was found to have ended on its device, and how long it took there, in ns."""
 
     ended_ns: int
@@ -287,6 +286,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     - ``whole``: a group that it lacks was never used; else the ring may have lost it.
     - ``newest_ns``: the latest time of any entry (enqueued, found started or found completed); None if not known.
     - ``completions``: in dumps, when the last collectives of all members were found completed.
+    - ``times``: in dumps, of each operation on its device; empty if torch has timed none.
     """
 
     at_ns: int
@@ -298,6 +298,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     whole: bool = True
     newest_ns: int | None = None
     completions: tuple[Completion, ...] = ()
+    times: tuple[DeviceTime | None, ...] = ()
 
     @property
     def blank(self) -> bool:

@@ -8,8 +8,8 @@ from hangwatch.diagnosis.document import make_incident
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.incident import HANG_KINDS, Incident
 from hangwatch.postmortem.artifacts import Artifacts
-from hangwatch.slow.arrival import find_late
 from hangwatch.slow.flight import make_streams
+from hangwatch.slow.sampling import find_late_among
 from hangwatch.slow.words import describe
 
 
@@ -26,7 +26,7 @@ def diagnose_artifacts(artifacts: Artifacts) -> Incident:
         id=before.id if before is not None else None,
     )
     known = incident.lateness is not None or incident.verdict.kind in HANG_KINDS
-    if not known and (found := find_late(make_streams(capture.ranks))) is not None:
+    if not known and (found := find_late_among(make_streams(capture.ranks), one_clock=False)) is not None:
         incident = msgspec.structs.replace(incident, lateness=describe(found))
     if before is None:
         return incident

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 
 import msgspec
 
@@ -22,7 +22,8 @@ MOST_CALLS = 100_000
 def make_streams(ranks: Sequence[RankCapture]) -> Streams:
     """Return the calls of all ranks; empty if the records cannot tell when a rank joined its operations.
 
-    - NCCL's have the time at which the host enqueued an operation, and a host that runs ahead hides its device.
+    - NCCL's have the time at which the host enqueued an operation, and a host that runs ahead hides its device: they tell only if
+      torch has timed the operations on the device, and up to the first one that it has not timed.
     - Sends and receives have no number that both sides share, so it is not known who waited for whom.
     - Of ranks on several nodes, the times are by several clocks. Dumps do not tell their node: one clock is assumed.
     """
@@ -31,8 +32,10 @@ def make_streams(ranks: Sequence[RankCapture]) -> Streams:
         return {}
     newest = MOST_CALLS // max(1, len(ranks))
     for rank in ranks:
-        operations = rank.flight.operations if rank.flight is not None else ()
-        calls = make_calls(rank.rank, operations, max(0, len(operations) - newest))
+        operations, times = (rank.flight.operations, rank.flight.times) if rank.flight is not None else ((), ())
+        times = tuple(takewhile(bool, times))
+        count = len(times) or len(operations)
+        calls = make_calls(rank.rank, operations, max(0, count - newest), times)
         if calls is None:
             return {}
         if calls:

@@ -63,6 +63,7 @@ def parse_flight(
         progress = _map_progress(status, groups, parsed.groups, beat_groups)
     settled = parsed.settle({one.group.name: one.completed for one in progress if status is not None})
     progress = [_mark(one, one.group.name in parsed.mixed) for one in progress]
+    times = _device_times(entries, parsed) if columns and settled is parsed.operations else ()
     version = dump.get("version")
     return FlightRecord(
         at_ns=at_ns,
@@ -74,6 +75,7 @@ def parse_flight(
         whole=status is not None or not wrapped,
         newest_ns=parsed.newest_ns,
         completions=parsed.completions() if columns else (),
+        times=times if any(times) else (),
     )
 
 
@@ -178,20 +180,26 @@ def parse_timed(
     """Return the operations of a dump, and the time of each on its device; no times on Gloo, or if an entry cannot be used.
 
     Raises ``FlightFormatError`` if it is no dump at all.
+    """
+    entries, parsed, _ = _parse_entries(dump, beat_groups, world_size)
+    return parsed.operations, _device_times(entries, parsed)
+
+
+def _device_times(entries: Sequence[Any], parsed: Entries) -> tuple[DeviceTime | None, ...]:
+    """Return the time of each operation on its device; empty if an entry cannot be used, or if none has ended.
 
     ``duration_ms``: between two CUDA events, before and after the operation on the communicator's stream, with
     TORCH_NCCL_ENABLE_TIMING. An operation has it some time after it has been found completed, once torch's watchdog retires it
     (``FlightRecorder.cpp``, torch 2.4 to 2.13).
     """
-    entries, parsed, _ = _parse_entries(dump, beat_groups, world_size)
     if len(parsed.ended_ns) != len(entries) or not any(parsed.ended_ns):
-        return parsed.operations, ()
+        return ()
     took = (entry.get("duration_ms") for entry in entries)
     times = (
         DeviceTime(ended_ns, round(ms * 1e6)) if ended_ns and isinstance(ms, float) and 0 <= ms < math.inf else None
         for ended_ns, ms in zip(parsed.ended_ns, took, strict=True)
     )
-    return parsed.operations, tuple(times)
+    return tuple(times)
 
 
 def _parse_entries(
