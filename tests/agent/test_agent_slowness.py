@@ -54,6 +54,7 @@ class Simulated:
         self.beats = {100 + rank: beat(rank) for rank in RANKS}
         self.late: int | None = None
         self.longer = 1  # times as long is a step
+        self.links = links(0.01)
         self.arrivals: list[dict[int, int]] = []
         self.now_s = 100.0
         monkeypatch.setattr(arrivals, "fetch_dump", self._fetch)
@@ -97,8 +98,15 @@ class Simulated:
                 {rank: began + self.longer * STEP_NS + noise[rank] + STEP_NS * (rank == self.late) for rank in RANKS}
             )
 
+    async def go_on(self, looks: int) -> None:
+        """Sixty steps before each look."""
+        for _ in range(looks):
+            self.steps(60)
+            await self.look()
+
     async def look(self, *, calm: bool = True) -> None:
         """A tick that begins a look, and the tick that takes in what it has found."""
+        self.watch.comparison = OnThisNode(self.local, links=self.links)
         self.now_s += 100.0
         now_ns = round(self.now_s * 1e9)
         await self.watch.update(self.beats, self.now_s, now_ns, calm=calm)
@@ -113,42 +121,23 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulated:
     return Simulated(tmp_path, monkeypatch)
 
 
+def links(busy: float) -> Mapping[str, Sequence[Traffic]]:
+    """Four nodes that send in a ring; the data of the second waits for the network for a part of the time."""
+    slow, fast = (busy, 10**7, 10**7), (0.01, 10**7, 10**9)
+    return {
+        f"n{n}": [Traffic(f"10.0.0.{n}", f"10.0.0.{(n + 1) % 4}", *(slow if n == 1 else fast), 0)] for n in range(4)
+    }
+
+
 @pytest.mark.asyncio
 async def test_a_slow_link_is_an_incident_until_it_is_slow_no_more(job: Simulated) -> None:
-    """Two looks report it, once; two end it. An agent that is started anew ends what it finds, and reports it again."""
-
-    def links(busy: float) -> Mapping[str, Sequence[Traffic]]:
-        return {
-            f"n{n}": [
-                Traffic(
-                    f"10.0.0.{n}",
-                    f"10.0.0.{(n + 1) % 4}",
-                    busy if n == 1 else 0.01,
-                    10**7,
-                    10**7 if n == 1 else 10**9,
-                    0,
-                )
-            ]
-            for n in range(4)
-        }
-
-    for busy, looks in ((0.01, 2), (0.5, 4), (0.01, 3), (0.5, 2)):
-        job.watch.comparison = OnThisNode(job.local, links=links(busy))
-        for _ in range(looks):
-            job.steps(40)
-            await job.look()
+    """Two looks report it, once; two end it."""
+    for busy, looks in ((0.01, 2), (0.5, 4), (0.01, 3)):
+        job.links = links(busy)
+        await job.go_on(looks)
     reported = [(i.verdict.cause and i.verdict.cause.id, i.ended_at is not None) for i in job.incidents]
-    assert reported == [("slow-link", False), ("slow-link", True), ("slow-link", False)]
+    assert reported == [("slow-link", False), ("slow-link", True)]
     assert "n1 and n2" in job.incidents[0].verdict.summary
-    left = job.watch.incidents.open_record
-    assert left is not None
-    again = SlownessWatch(job.local, IncidentLifecycle(job.state_dir, job._note))
-    again.comparison, job.watch = job.watch.comparison, again
-    again.resume(left)
-    for _ in range(3):
-        job.steps(40)
-        await job.look()
-    assert [i.ended_at is not None for i in job.incidents[3:]] == [True, False]
 
 
 @pytest.mark.asyncio
@@ -156,9 +145,7 @@ async def test_a_late_rank_is_an_incident_until_it_is_late_no_more(job: Simulate
     """Two looks report it, once; two end it. The bundle gives the same verdict."""
     for late, looks in ((None, 2), (2, 5), (None, 4)):
         job.late = late
-        for _ in range(looks):
-            job.steps(40)
-            await job.look()
+        await job.go_on(looks)
     told = [(i.verdict.kind, i.verdict.culprit_ranks, i.ended_at is not None) for i in job.incidents]
     assert told == [("slow", (2,), False), ("slow", (2,), True)]
     first = job.incidents[0]
@@ -180,9 +167,7 @@ async def test_a_job_that_is_slower_than_before(job: Simulated) -> None:
     """It is an incident until it is as fast again, with one rank watched before and after."""
     for longer, looks in ((1, 3), (2, 6), (1, 3)):
         job.longer = longer
-        for _ in range(looks):
-            job.steps(60)
-            await job.look()
+        await job.go_on(looks)
     reported = [(i.verdict.cause and i.verdict.cause.id, i.verdict.culprit_ranks, i.ended_at) for i in job.incidents]
     assert [(one, ranks, ended is not None) for one, ranks, ended in reported] == [
         ("slow-job", (), False),
@@ -259,25 +244,24 @@ async def test_the_second_look_comes_after_the_profile(job: Simulated) -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_next_agent_goes_on_with_the_incident(job: Simulated, tmp_path: Path) -> None:
+@pytest.mark.parametrize("slow", [{"late": 1}, {"links": links(0.5)}, {"longer": 2}], ids=["rank", "link", "job"])
+async def test_the_next_agent_goes_on_with_the_incident(job: Simulated, slow: Mapping[str, object]) -> None:
     """It reports nothing anew, and the end."""
-    job.late = 1
-    for _ in range(3):
-        job.steps(40)
-        await job.look()
+    usual = {name: getattr(job, name) for name in slow}
+    await job.go_on(3)
+    vars(job).update(slow)
+    await job.go_on(6)
     (path,) = job.paths
     assert path is not None
     incident, capture = read_bundle(path)
     assert incident is not None
     left = LeftOpen(incident, capture, path, tuple(job.local.ranks.in_order))
     assert left.kind == "slow"
-    job.watch = SlownessWatch(job.local, IncidentLifecycle(tmp_path, job._note))
+    job.watch = SlownessWatch(job.local, IncidentLifecycle(job.state_dir, job._note))
     job.watch.resume(left.as_record())
-    for late, looks in ((1, 2), (None, 4)):
-        job.late = late
-        for _ in range(looks):
-            job.steps(40)
-            await job.look()
+    await job.go_on(2)
+    vars(job).update(usual)
+    await job.go_on(4)
     assert [(i.id, i.ended_at is not None) for i in job.incidents] == [(incident.id, False), (incident.id, True)]
 
 

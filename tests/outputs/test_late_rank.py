@@ -68,7 +68,7 @@ def test_a_job_that_is_slower_than_before(late: tuple[Incident, Capture]) -> Non
     """The line as an example, without a culprit, and one rank's time now and before."""
     capture = late[1]
     assert isinstance(capture.slow, SlowRank)
-    slow = SlowJob(0.2, 0.1, AT_NS, capture.slow.profiles)
+    slow = SlowJob(0.2, 0.1, AT_NS, ("all_reduce",), capture.slow.profiles)
     capture = msgspec.structs.replace(capture, slow=slow)
     incident = make_incident(diagnose(capture), detected_ns=AT_NS, confirmed_ns=AT_NS)
     stream = io.StringIO()

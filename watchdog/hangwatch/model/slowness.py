@@ -59,12 +59,14 @@ class SlowRank(msgspec.Struct, frozen=True, omit_defaults=True, tag="rank"):
 class SlowJob(msgspec.Struct, frozen=True, omit_defaults=True, tag="job"):
     """The job's steps take ``step_s``; they took ``before_s``. ``onset_ns`` (wall clock): when the change was first seen.
 
-    ``profiles``: of one rank, now and before; ``gpus``: its GPU now and before, if known.
+    ``operations``: what these steps have in common. ``profiles``: of one rank, now and before; ``gpus``: its GPU now and before,
+    if known.
     """
 
     step_s: float
     before_s: float
     onset_ns: int
+    operations: tuple[str, ...]
     profiles: tuple[Profile, ...]
     gpus: tuple[Gpu, ...] = ()
 

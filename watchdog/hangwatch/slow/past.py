@@ -94,7 +94,8 @@ class Past:
         """
         if self.times is not None and self.profile is not None and self.slow_since_ns is not None:
             profiles, both = (profile, self.profile), (*gpus, *self.gpus)
-            found = SlowJob(now.usual_ns / 1e9, self.times.usual_ns / 1e9, self.slow_since_ns, profiles, both)
+            took_s, before_s = now.usual_ns / 1e9, self.times.usual_ns / 1e9
+            found = SlowJob(took_s, before_s, self.slow_since_ns, tuple(now.operations), profiles, both)
             if find_reason(found).kind not in _BY_DESIGN:
                 return found
         self._begin(now, profile, gpus)
@@ -118,4 +119,12 @@ class Pasts:
         if len(self._of) > _MOST_KINDS:
             self._of.pop(next(iter(self._of))).slow_since_ns = None  # it is followed no longer
         past.look(now, at_ns)
+        return past
+
+    def resume(self, found: SlowJob) -> Past:
+        """Return the past with which the job was compared when this was found, and go on with it."""
+        operations, before_ns = frozenset(found.operations), found.before_s * 1e9
+        times = StepTimes(operations, before_ns, before_ns)
+        past = Past(times, found.profiles[1], found.gpus[1:], found.onset_ns, settled=True)
+        self._of[operations] = past
         return past

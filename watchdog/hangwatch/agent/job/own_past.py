@@ -5,13 +5,14 @@ May import the capturing room and ``slow``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hangwatch.agent.capturing.arrivals import LONGEST_S, SHORTEST_S
 from hangwatch.agent.capturing.hardware import OF_THE_LATE
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.model.capture import Capture, RankCapture
-from hangwatch.model.devices import Gpu
+from hangwatch.model.devices import Gpu, NodeFacts
 from hangwatch.model.slowness import SlowJob
 from hangwatch.slow.past import Past, Pasts, StepTimes, find_step_times
 from hangwatch.slow.timeline import Streams
@@ -41,6 +42,10 @@ class OwnPast:
         if self._times is not None:
             self._past = self._pasts.look(self._times, at_ns)
 
+    def resume(self, found: SlowJob) -> None:
+        """Go on with what an agent before this one has reported."""
+        self._reported = self._pasts.resume(found)
+
     @property
     def holds(self) -> bool:
         """True if what was found last is still so, as far as such steps have come since."""
@@ -69,4 +74,10 @@ class OwnPast:
         """Return the GPU of the rank; empty if it is not known."""
         alone = Capture(self.local.ranks.job, at_ns, (RankCapture(self.local.ranks.known[self._rank]),))
         nodes = (await self.local.hardware(alone, OF_THE_LATE)).nodes
-        return tuple(gpu for node in nodes for gpu in node.gpus if self._rank in gpu.ranks)[:1]
+        return gpus_of([self._rank], nodes)
+
+
+def gpus_of(ranks: Sequence[int], nodes: Sequence[NodeFacts]) -> tuple[Gpu, ...]:
+    """Return the GPU of each of these ranks; empty if one is not known."""
+    gpus = {rank: gpu for node in nodes for gpu in node.gpus for rank in gpu.ranks}
+    return tuple([gpus[rank] for rank in ranks]) if all(rank in gpus for rank in ranks) else ()

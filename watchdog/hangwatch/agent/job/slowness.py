@@ -24,13 +24,12 @@ from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import IncidentRecord
 from hangwatch.agent.job.other_nodes import Comparison
-from hangwatch.agent.job.own_past import OwnPast
+from hangwatch.agent.job.own_past import OwnPast, gpus_of
 from hangwatch.diagnosis.verdict import diagnose
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture
-from hangwatch.model.devices import Gpu, NodeFacts
 from hangwatch.model.live import LastToJoin
-from hangwatch.model.slowness import Profile, Slow, SlowLink, SlowRank, Traffic
+from hangwatch.model.slowness import Profile, Slow, SlowJob, SlowLink, SlowRank, Traffic
 from hangwatch.slow.arrival import MIN_PEERS, LateRank
 from hangwatch.slow.follow import NEW, STEPS, Following
 from hangwatch.slow.links import find_slow_link
@@ -135,14 +134,18 @@ class SlownessWatch:
     def resume(self, record: IncidentRecord) -> None:
         """Go on with an incident that an agent before this one has reported."""
         self.incidents.resume(record)
-        late = record.incident.lateness
-        if late is None:
-            self._reported = ()  # a link or the job: the next looks find it again
-        elif late.rank is not None:
-            self._reported = late.rank
+        slow = record.diagnosis.case.capture.slow
+        if isinstance(slow, SlowLink):
+            self._reported = slow.nodes
+            self._links.extend([slow, slow])
+        elif isinstance(slow, SlowJob):
+            self._reported = _JOB
+            self._past.resume(slow)
+        elif slow is not None and (rank := slow.lateness.rank) is not None:
+            self._reported, late = rank, slow.lateness
             nanoseconds = round(late.late_s * 1e9)
             self._following.found = LateRank(
-                late.rank, late.lost, nanoseconds, late.waiting, late.steps, late.of_steps, record.onset_ns
+                rank, late.lost, nanoseconds, late.waiting, late.steps, late.of_steps, slow.onset_ns
             )
 
     async def _look(self, beats: Mapping[int, Beat], now_s: float, now_ns: int) -> Slow | None:
@@ -232,14 +235,8 @@ class SlownessWatch:
         capture = await self.comparison.capture(devices=by_rank and found is not None and found.on_device)
         if isinstance(slow, SlowRank):
             self._reported = slow.lateness.rank
-            slow = msgspec.structs.replace(slow, gpus=_gpus_of(slow.profiles, capture.nodes))
+            slow = msgspec.structs.replace(slow, gpus=gpus_of([one.rank for one in slow.profiles], capture.nodes))
         else:
             self._reported = slow.nodes if isinstance(slow, SlowLink) else _JOB
         capture = msgspec.structs.replace(capture, slow=slow)
         await self.incidents.report(diagnose(hide_secrets(capture)), detected_ns=now_ns)
-
-
-def _gpus_of(profiles: Sequence[Profile], nodes: Sequence[NodeFacts]) -> tuple[Gpu, ...]:
-    """Return the GPU of each profiled rank; empty if one is not known."""
-    gpus = {rank: gpu for node in nodes for gpu in node.gpus for rank in gpu.ranks}
-    return tuple([gpus[one.rank] for one in profiles]) if all(one.rank in gpus for one in profiles) else ()
