@@ -54,6 +54,19 @@ def slowness(late: Profile, usual: Profile, lost: float = 0.25) -> SlowRank:
             "sleep",
             20,
         ),
+        # A bare ``with lock:`` shows no frame of its own; who waits in operations waits for a futex, too.
+        (
+            profile(1, {READ: 0.3, STEP: 0.5, WAITING: 0.2}, locked=0.5),
+            profile(0, {READ: 0.02, STEP: 0.5, WAITING: 0.48}, locked=0.48),
+            "lock",
+            20,
+        ),
+        (
+            profile(1, {READ: 0.3, STEP: 0.5, WAITING: 0.2}, locked=0.2),
+            profile(0, {READ: 0.02, STEP: 0.5, WAITING: 0.48}, locked=0.48),
+            "unknown",
+            20,
+        ),
         (
             profile(1, {READ: 0.3, STEP: 0.7}, running=0.9),
             profile(0, {READ: 0.02, STEP: 0.98}, running=0.6),

@@ -99,7 +99,7 @@ def test_what_the_kernel_counts() -> None:
     assert parse_throttled_ns(b"usage_usec 9\n") is None
 
 
-#: It computes for a third of the time, sleeps for a third and reads for the rest.
+#: It computes, sleeps, waits for a lock and reads, in turn.
 PROGRAM = """
 import os, threading, time
 read, write = os.pipe()
@@ -107,14 +107,23 @@ def serve():
     while True:
         time.sleep(0.1)
         os.write(write, b"1")
+lock = threading.Lock()
+def hold():
+    while True:
+        with lock:
+            time.sleep(0.1)
+        time.sleep(0.05)
 def work(until):
     while time.monotonic() < until:
         pass
-threading.Thread(target=serve, daemon=True).start()
+for side in (serve, hold):
+    threading.Thread(target=side, daemon=True).start()
 print("ready", flush=True)
 while True:
     work(time.monotonic() + 0.1)
     time.sleep(0.1)
+    with lock:
+        pass
     while os.read(read, 1) and time.monotonic() % 0.3 < 0.2:
         pass
 """
@@ -130,14 +139,14 @@ async def test_a_real_process(jobs: JobRunner) -> None:
     assert seen.rank == 3
     assert seen.samples > 10
     assert {frame.function for stack in seen.stacks for frame in stack.frames} == {"work", "<module>"}
-    for share in (seen.reading, seen.sleeping, seen.running):
+    for share in (seen.reading, seen.sleeping, seen.locked, seen.running):
         assert share is not None
         assert share > 0
     job.end()
     assert isinstance(await profile_stacks(job.pid, 1.0), Gap)
     meter = DelayMeter(job.pid)
     meter.look()
-    assert meter.read() == (0.0, 0.0, None, None, None)
+    assert meter.read() == (0.0, 0.0, 0.0, None, None, None)
 
 
 #: A training that takes so many seconds for a batch which a worker of two loads in a third of a second.

@@ -23,9 +23,9 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the main thread of a rank was, in ``samples`` looks at its stack.
 
     Shares of the time, None if not known: ``reading`` (in a system call that reads a file, a pipe or a connection),
-    ``sleeping`` (in one that only lets time pass), ``running`` (on a core), ``queued`` (it waited for a free core),
-    ``throttled`` (its cgroup had used up its CPU time). ``fetching``: the share in which its DataLoader's workers loaded
-    something, on average; None if it has none.
+    ``sleeping`` (in one that only lets time pass), ``locked`` (in ``futex``: it waited for another thread, or in an operation),
+    ``running`` (on a core), ``queued`` (it waited for a free core), ``throttled`` (its cgroup had used up its CPU time).
+    ``fetching``: the share in which its DataLoader's workers loaded something, on average; None if it has none.
     """
 
     rank: int
@@ -33,6 +33,7 @@ class Profile(msgspec.Struct, frozen=True, omit_defaults=True):
     stacks: tuple[ProfiledStack, ...]
     reading: float | None = None
     sleeping: float | None = None
+    locked: float | None = None
     running: float | None = None
     queued: float | None = None
     throttled: float | None = None

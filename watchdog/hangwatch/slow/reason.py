@@ -145,7 +145,7 @@ def _kind_of(slow: SlowRank | SlowJob, at: Frame | None, least: float) -> SlowRe
         ("no_core", _queued_more(late, usual)),
         ("input", max(loading if _is_most(loading, stacks) else 0.0, _more(late.reading, usual.reading))),
         ("sleep", _more(late.sleeping, usual.sleeping)),
-        ("lock", locked if _is_most(locked, stacks) else 0.0),
+        ("lock", max(locked if _is_most(locked, stacks) else 0.0, _more(_locked_out(late), _locked_out(usual)))),
         ("gpu_clocks", slower_clock(slow)),
         ("compute", _more(late.running, usual.running)),
     )
@@ -154,6 +154,12 @@ def _kind_of(slow: SlowRank | SlowJob, at: Frame | None, least: float) -> SlowRe
 
 def _more(late: float | None, usual: float | None) -> float:
     return late - usual if late is not None and usual is not None else 0.0
+
+
+def _locked_out(profile: Profile) -> float | None:
+    """Return for which share of its time a rank waited for another thread, and not in an operation or for its device."""
+    waits = sum(stack.share for stack in profile.stacks if read_wait(stack.frames) is not None)
+    return max(0.0, profile.locked - waits) if profile.locked is not None else None
 
 
 def _queued_more(late: Profile, usual: Profile) -> float:

@@ -27,13 +27,14 @@ _MOST_DIGITS = len(str(2**64))
 
 
 class Delays(NamedTuple):
-    """Shares of the time, 0 to 1, that a main thread was reading, sleeping, running, waiting for a core, throttled.
+    """Shares of the time, 0 to 1, that a main thread was reading, sleeping, locked out, running, waiting for a core, throttled.
 
     None if not known.
     """
 
     reading: float | None
     sleeping: float | None
+    locked: float | None
     running: float | None
     queued: float | None
     throttled: float | None
@@ -56,7 +57,8 @@ class DelayMeter:
             stat = read_stat(self.pid)  # a process that is stopped while it sleeps does not sleep
             self._seen["sleeping" if stat is not None and stat.state not in "Tt" else "stopped"] += 1
         else:
-            self._seen["reading" if call is not None and call.name in _READS else "other"] += 1
+            name = call.name if call is not None else ""
+            self._seen["reading" if name in _READS else "locked" if name == "futex" else "other"] += 1
 
     def read(self) -> Delays:
         """Return what has been seen since it began."""
@@ -66,11 +68,10 @@ class DelayMeter:
         def share(before: int | None, now: int | None) -> float | None:
             return (now - before) / took_ns if before is not None and now is not None and took_ns > 0 else None
 
-        reading, sleeping = (self._seen[on] / looks if looks else None for on in ("reading", "sleeping"))
+        in_calls = (self._seen[on] / looks if looks else None for on in ("reading", "sleeping", "locked"))
         ran_ns, queued_ns = read_core_ns(self.pid)
         return Delays(
-            reading,
-            sleeping,
+            *in_calls,
             share(self._ran_ns, ran_ns),
             share(self._queued_ns, queued_ns),
             share(self._throttled_ns, read_throttled_ns(self.pid)),
