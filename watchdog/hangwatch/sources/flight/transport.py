@@ -161,11 +161,13 @@ async def _order(path: str, line: bytes, timeout_s: float) -> str:
 async def _ask_until_answered(path: str, line: bytes) -> bytes:
     """Return the answer, asking again if there is none.
 
-    On a busy node a probe that reads a request too late closes the connection without an answer.
+    On a busy node a probe that is late closes the connection without an answer, or without having read the request.
     """
-    while not (answer := await _ask(path, line)):
+    while True:
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            if answer := await _ask(path, line):
+                return answer
         await asyncio.sleep(_AGAIN_S)
-    return answer
 
 
 async def _collect(form: str, answer: Coroutine[None, None, bytes]) -> RawDump | str:
