@@ -47,7 +47,8 @@ def test_what_has_failed_beside_a_rank(jobs: JobRunner, tmp_path: Path, status: 
     """A process that somebody above the rank has started is found by its role when it has failed, as long as nobody asked."""
     sign = tmp_path / "go"
     job = jobs.start([sys.executable, "-c", KEEPER, str(sign), str(status)])
-    helper, rank = (int(pid) for pid in wait_for(lambda: job.stdout().split(), what="both"))
+    wait_for(lambda: len(job.stdout().split()) == 2, what="both")
+    helper, rank = map(int, job.stdout().split())
     table = ProcessTable()
     identity = RankIdentity(rank=0, pid=rank, start_time=0.0)
     wait_for(lambda: table.refresh(job.pid, frozenset())[helper].python, what="the helper")

@@ -31,9 +31,12 @@ def test_a_late_rank_is_named(nccl: Path, jobs: JobRunner, tmp_path: Path, where
     size = ["--nnodes", str(halves), "--nproc-per-node", str(4 // halves)]
     meeting = ["--master-addr", "127.0.0.1", "--master-port", str(find_free_port())]
 
+    # Another test's agents meet at the port that is taken without an option.
+    exchange = ("--exchange", f"tcp:{find_free_port()}") if halves > 1 else ()
+
     def start(half: int) -> Job:
         launcher = [nccl, "-m", "torch.distributed.run", *size, *meeting, "--node-rank", str(half)]
-        return jobs.hangwatch("run", "--state-dir", state, "--", *launcher, *program, env=environment)
+        return jobs.hangwatch("run", "--state-dir", state, *exchange, "--", *launcher, *program, env=environment)
 
     parts = [start(half) for half in range(halves)]
     parts[0].wait_for_output("step 200", LIMIT_S)
@@ -43,7 +46,7 @@ def test_a_late_rank_is_named(nccl: Path, jobs: JobRunner, tmp_path: Path, where
     assert (found.verdict.kind, found.verdict.culprit_ranks) == ("slow", (2,))
     assert found.lateness is not None
     assert found.lateness.waiting == (0, 1, 3)
-    assert found.lateness.late_s == pytest.approx(0.04, rel=0.5)
+    assert 0.02 <= found.lateness.late_s < 0.4  # 0.04, and what its sleeps take longer on a busy machine
     assert "longer for a step than its peers, and ranks 0-1,3 waited for it" in found.lateness.says
     line = found.verdict.divergence.culprit if found.verdict.divergence is not None else None
     assert (line.source if line is not None else None) == ("time.sleep(0.04)" if where == "host" else None)

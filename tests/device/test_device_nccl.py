@@ -15,7 +15,7 @@ import pytest
 from conftest import BLOCK, StartNccl
 from support import Job, wait_for
 
-LIMIT_S = "10"
+LIMIT_S = "30"
 LONG_LIMIT_S = "600"
 #: What torch's watchdog says of a hang.
 HANGS = "Watchdog caught collective operation timeout"

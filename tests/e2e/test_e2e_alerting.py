@@ -151,17 +151,29 @@ def test_the_agent_tells_receivers_itself(monitored: _Monitored) -> None:
     assert alert["labels"]["alertname"] == "HangwatchDeadlock"
     assert alert["labels"]["instance"] == socket.gethostname()
     assert alert["annotations"]["bundle"] == str(bundle)
-    reported = {m.path: m.body for m in monitored.webhook.messages}
+
+    def bodies() -> dict[str, Any]:
+        found = {m.path: m.body for m in list(monitored.webhook.messages)}
+        return found if {_WEBHOOK, _SERVICE} <= found.keys() else {}
+
+    reported = wait_for(bodies, _DELIVERY_LIMIT_S, "the webhook and the service to be notified", poll_s=0.1)
     assert reported[_WEBHOOK]["incident_id"] == incident.id
     assert reported[_WEBHOOK]["bundle"] == str(bundle)
     assert reported[_WEBHOOK]["cause"]["remedy"]
     message = reported[_SERVICE]["message"]
     assert str(bundle) in message
     assert len(message.splitlines()) <= 12
-    metrics = read_url(f"http://{monitored.agent}/metrics")
-    for kind in ("alertmanager", "webhook", "notify"):
-        assert f'hangwatch_notifications_total{{receiver="{kind}"}} 1.0' in metrics
-        assert f'hangwatch_notification_failures_total{{receiver="{kind}"}} 0.0' in metrics
+
+    def metrics() -> list[str]:
+        return read_url(f"http://{monitored.agent}/metrics").splitlines()
+
+    for kind in ("alertmanager", "webhook", "notify"):  # Alertmanager is told again each minute
+        sent = f'hangwatch_notifications_total{{receiver="{kind}"}} '
+        often = [f"{sent}{count}.0" for count in range(1, 10 if kind == "alertmanager" else 2)]
+        wait_for(
+            lambda often=often: set(often) & set(metrics()), 60.0, f"{kind} to be counted as a tick ends", poll_s=0.2
+        )
+        assert f'hangwatch_notification_failures_total{{receiver="{kind}"}} 0.0' in metrics()
 
 
 def test_every_query_of_the_dashboards_finds_data(monitored: _Monitored) -> None:

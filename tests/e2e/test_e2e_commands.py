@@ -193,4 +193,4 @@ def test_the_demo_shows_a_hang(jobs: JobRunner, tmp_path: Path) -> None:
     assert job.stderr() == ""
     assert not any("Traceback" in line or "SignalException" in line for line in lines)
     assert "SignalException" in (bundle.parents[1] / "stderr.log").read_text()
-    assert not job.members()
+    wait_for(lambda: not job.members(), 60.0, "all processes of the job to be gone")

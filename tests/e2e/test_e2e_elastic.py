@@ -61,7 +61,7 @@ def assert_who_hangs_is_named(cluster: Cluster) -> None:
     whole = found[cluster.wait_for_alert()]
     assert [rank.node for rank in whole.ranks] == [host.name for host in cluster.nodes]
     assert [str(rank.pid) for rank in whole.ranks] == [pid for pid, _ in lives(cluster)]
-    assert len(cluster.alerts()) == 1
+    assert len(cluster.hang_alerts()) == 1
 
 
 def test_a_node_joins(cluster: Cluster) -> None:

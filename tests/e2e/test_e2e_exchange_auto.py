@@ -47,7 +47,9 @@ def test_two_runs_join_by_themselves(jobs: JobRunner, tmp_path: Path) -> None:
         run.wait_for_output(f"spans nodes (1 of its 2 ranks here): joined at 127.0.0.1:{DEFAULT_PORT}", 120.0)
     wait_for_training(tmp_path)
     (tmp_path / "hang-1").touch()
-    wait_for(lambda: incidents(tmp_path, 0) and incidents(tmp_path, 1), 90.0, "both to have the incident")
+    # On a busy machine a rank that hangs is a straggler first.
+    hangs = lambda n: any(one.verdict.kind != "straggler" for one in incidents(tmp_path, n))  # noqa: E731
+    wait_for(lambda: hangs(0) and hangs(1), 90.0, "both to have the incident")
     for number in (0, 1):
         (incident,) = incidents(tmp_path, number)
         assert_licence_is_awaited(incident, 1)

@@ -22,12 +22,17 @@ class _Run:
     """A fault under ``hangwatch run``, to its end."""
 
     def __init__(self, jobs: JobRunner, fault: str, state: Path, aborts: str = "1") -> None:
+        python, *launcher = torchrun(JOBS / "failing.py", fault)
+        at = launcher.index("torch.distributed.run") + 1
+        # torchrun ends the others at once: on a busy machine before they have left anything.
+        launcher[at:at] = ["--monitor-interval", "1"]
         job = jobs.hangwatch(
             "run",
             "--on-hang",
             "stop",
             "--",
-            *torchrun(JOBS / "failing.py", fault),
+            python,
+            *launcher,
             env={"HANGWATCH_STATE_DIR": str(state), "HANGWATCH_ABORTS": aborts},
         )
         self.status = job.wait(_LIMIT_S)

@@ -13,7 +13,7 @@ from watched_runs import ACT_AFTER_S, STALL_AFTER_S, assert_has_the_verdict, fin
 
 from hangwatch.demos import find_scenario
 from hangwatch.outputs.push.audit import read_audit
-from support import JOBS, SOURCE_ROOT, Job, JobRunner, wait_for
+from support import JOBS, SOURCE_ROOT, Job, JobRunner, is_alive, wait_for
 
 #: Where each rank's output goes: rank 0's stdout to a file, all of rank 1 to files and to the terminal, of rank 1 alone.
 LOGS = ("--redirects", "0:1", "--tee", "1:3", "--local-ranks-filter", "1")
@@ -117,7 +117,7 @@ def test_a_hang_is_found_and_stopped(jobs: JobRunner, tmp_path: Path) -> None:
     assert job.wait(120.0) != 0
     assert "DEADLOCK" in job.stderr()
     wait_for(lambda: not agents_of(job), 60.0, "the agent to end with torchrun")
-    assert not any(process.is_running() for process in ranks.values())
+    wait_for(lambda: not any(map(is_alive, ranks.values())), 60.0, "the ranks to be gone")
 
 
 def test_a_hang_is_raised_in_the_ranks(jobs: JobRunner, tmp_path: Path) -> None:

@@ -93,7 +93,12 @@ def test_actors_of_a_cluster_of_its_own_are_watched_by_the_agent_of_their_node(
     program = unpack("actors", tmp_path / "train") / PROGRAM
     script = node.start(sys.executable, program, "--busy", "2", "--address", address, env={"PYTHONPATH": None, **QUIET})
     script.wait_for_output("step 4", 120.0)
-    (bundle,) = wait_for(lambda: find_bundles(tmp_path), 60.0, "the incident")
+
+    def stalls() -> list[Path]:
+        # On a slow machine its group, which forms slowly, is reported before: a warning.
+        return [one for one in find_bundles(tmp_path) if read_incident(one).verdict.kind != "straggler"]
+
+    (bundle,) = wait_for(stalls, 60.0, "the incident")
     incident, capture = read_bundle(bundle)
     found = incident.verdict
     assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("stall", (2,), (0, 1))

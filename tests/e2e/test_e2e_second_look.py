@@ -6,14 +6,16 @@ import json
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 from watched_runs import find_bundles, listening_ports, read_incident, torchrun
 
 from hangwatch.model.errors import EXIT_STOPPED
+from hangwatch.model.incident import HANG_KINDS
 from hangwatch.outputs.push.audit import read_audit
 from support import JOBS, Job, JobRunner, wait_for
 
@@ -32,8 +34,13 @@ class Training:
 
     @property
     def bundle(self) -> Path:
-        """The bundle of the one incident."""
-        (bundle,) = wait_for(lambda: find_bundles(self.folder / "state"), _LIMIT_S, "the incident")
+        """The bundle of the one incident, once it is a hang: on a busy machine it may be a warning at first."""
+
+        def hung() -> Sequence[Path]:
+            found = find_bundles(self.folder / "state")
+            return found if any(read_incident(one).verdict.kind in HANG_KINDS for one in found) else ()
+
+        (bundle,) = wait_for(hung, _LIMIT_S, "the incident")
         return bundle
 
     def livez(self) -> tuple[int, dict[str, object]]:
@@ -110,8 +117,11 @@ def test_a_hang_is_stopped_after_the_second_look(jobs: JobRunner, tmp_path: Path
 def test_a_liveness_probe_fails_after_the_second_look(jobs: JobRunner, tmp_path: Path) -> None:
     """As long as the rank hangs; whatever is to be done about it otherwise."""
     training = start(jobs, tmp_path, "--act-after", _ACT_AFTER_S)
-    assert not (incident := read_incident(training.bundle)).may_be_acted_on
-    assert training.livez()[0] == 200
+    incident = read_incident(training.bundle)
+    assert not incident.may_be_acted_on
+    assert incident.second_look is not None
+    until = datetime.fromisoformat(incident.second_look.until.replace("Z", "+00:00"))
+    assert training.livez()[0] == 200 or datetime.now(timezone.utc) >= until  # a busy machine may answer after it
     wait_for(lambda: training.livez()[0] == 503, _LIMIT_S, "the probe to fail", poll_s=0.2)
     assert read_incident(training.bundle).may_be_acted_on
     training.go_on()

@@ -148,7 +148,7 @@ def lines_of(text: str) -> list[str]:
 
 def read_url(url: str) -> str:
     """The text at a URL that hangwatch has printed."""
-    with urllib.request.urlopen(url, timeout=10.0) as answer:  # noqa: S310  # it is ours
+    with urllib.request.urlopen(url, timeout=60.0) as answer:  # noqa: S310  # it is ours
         text: str = answer.read().decode()
     return text
 

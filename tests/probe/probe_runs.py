@@ -117,12 +117,16 @@ class Run:
 
 
 def ask(path: str, request: bytes) -> bytes:
-    """Send the request to a unix socket and read to the end."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(LONG_S)
-        connection.connect(path)
-        connection.sendall(request)
-        parts = []
-        while part := connection.recv(65536):
-            parts.append(part)
-    return b"".join(parts)
+    """Send the request to a unix socket and read to the end; again if a probe that is late has closed it unread."""
+    while True:
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+            contextlib.suppress(ConnectionResetError, BrokenPipeError),
+        ):
+            connection.settimeout(LONG_S)
+            connection.connect(path)
+            connection.sendall(request)
+            parts = []
+            while part := connection.recv(65536):
+                parts.append(part)
+            return b"".join(parts)
