@@ -152,7 +152,10 @@ def test_a_dump_takes_the_callers_only_job_and_else_asks(
     assert _choose([mine, theirs], [], (), every=False) == [mine]
     assert _choose([mine, theirs], [], (), every=True) == [mine, theirs]
     assert _choose([mine, theirs], [], (102,), every=False) == [theirs]
-    for jobs, says in (([theirs], r"none of the 1 job\(s\) is yours"), ([mine, also_mine, theirs], "2 jobs of yours")):
+    for jobs, says in (
+        ([theirs], r"none of the 1 job\(s\) on this node is yours"),
+        ([mine, also_mine, theirs], "you run 2 jobs"),
+    ):
         with pytest.raises(UserError, match=f"{says}.*--pid PID.*--all"):
             _choose(jobs, [], (), every=False)
         listed = capsys.readouterr().err.splitlines()

@@ -37,7 +37,7 @@ def view_of(count: int, late: int, name: str = "dp") -> LiveView:
 def test_a_row_says_where_a_rank_stands() -> None:
     """State, group, numbers, how far behind, for how long in flight, and its top frame; the job's line says who is behind."""
     lines = printed(view_of(2, 1)).splitlines()
-    assert lines[:2] == ["job dp (torchrun, 2 of 2 ranks here)", "dp: rank 1 behind, the furthest is at 9"]
+    assert lines[:2] == ["job dp (torchrun, 2 of 2 ranks here)", "dp: rank 1 behind; the rank furthest ahead is at 9"]
     assert lines[2].split() == [
         "RANK",
         "PID",

@@ -105,8 +105,8 @@ def test_all_ranks_wait_for_their_input() -> None:
     assert verdict.cause is not None
     assert verdict.cause.id == "slow-job"
     assert verdict.cause.explanation == (
-        "Rank 0 waits for input (a DataLoader, a file, a pipe or a connection): it spends 40% more of its time at"
-        " train/data.py:12 than before."
+        "Rank 0 waits for input (a DataLoader, a file, a pipe or a connection): it spends 40 percentage points more of its"
+        " time at train/data.py:12 than before."
     )
     assert verdict.divergence is not None
     assert verdict.divergence.culprit is not None

@@ -134,8 +134,8 @@ def test_the_verdict() -> None:
     assert (verdict.divergence.culprit.line, verdict.divergence.culprit.ranks) == (20, (1,))
     assert verdict.cause is not None
     assert verdict.cause.explanation == (
-        "It waits for input (a DataLoader, a file, a pipe or a connection): it spends 28% more of its time at"
-        " train/train.py:20 than rank 0, which is as fast as most."
+        "Rank 1 waits for input (a DataLoader, a file, a pipe or a connection): it spends 28 percentage points more of its"
+        " time at train/train.py:20 than rank 0, which is as fast as most."
     )
     assert reason_of(known) == "input"
     hot = msgspec.structs.replace(known, gpus=(Gpu(3, clock_mhz=1230, slowed_by=("heat",)), Gpu(0, clock_mhz=1980)))

@@ -21,7 +21,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "Watch jobs": {
             "run": "Run a training command and watch it",
             "agent": "Watch every job on this node",
-            "env": "Print the environment for a launch without `run`",
+            "env": "Print the variables for a job that you start without `run`",
         },
         "Look at jobs": {
             "status": "Show the ranks of every job on this node",

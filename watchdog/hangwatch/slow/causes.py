@@ -14,8 +14,8 @@ _WHY: dict[SlowReason, str] = {
     "sleep": "sleeps",
     "lock": "waits for a lock or for another of its threads",
     "throttled": "is throttled, because its cgroup has used up its CPU time",
-    "no_core": "waits for a free core, because other work takes those that it may use",
-    "compute": "computes longer",
+    "no_core": "waits for a free core, because other work uses the cores that it may run on",
+    "compute": "spends longer computing",
     "unknown": "takes longer, and nothing that hangwatch reads shows why",
 }
 
@@ -25,38 +25,38 @@ def match_slow(slow: Slow) -> Match:
     if isinstance(slow, SlowLink):
         return _slow_link(slow)
     if isinstance(slow, SlowJob):
-        rank = slow.profiles[0].rank
-        took = f"{1000 * slow.step_s:.3g} ms a step, and {1000 * slow.before_s:.3g} ms before"
-        return _by_profiles("slow-job", slow, f"Rank {rank}", "before", Evidence(rank, "flight recorder", took))
+        took = f"{1000 * slow.step_s:.3g} ms a step now, {1000 * slow.before_s:.3g} ms before"
+        return _by_profiles("slow-job", slow, "before", Evidence(slow.profiles[0].rank, "flight recorder", took))
     usual = f"rank {slow.profiles[1].rank}, which is as fast as most" if slow.profiles else ""
     late = f"{1000 * slow.lateness.late_s:.3g} ms longer than its peers in a step"
-    return _by_profiles("slow-rank", slow, "It", usual, Evidence(slow.lateness.rank, "flight recorder", late))
+    return _by_profiles("slow-rank", slow, usual, Evidence(slow.lateness.rank, "flight recorder", late))
 
 
-def _by_profiles(cause: str, slow: SlowRank | SlowJob, who: str, usual: str, first: Evidence) -> Match:
+def _by_profiles(cause: str, slow: SlowRank | SlowJob, usual: str, first: Evidence) -> Match:
     """Return the match by what a rank does more than is ``usual``."""
     reason, evidence = find_reason(slow), [first]
     if reason.frame is not None:
         place = short_place(reason.frame.file, reason.frame.line)
-        where = f"it spends {reason.share:.0%} more of its time at {place} than {usual}"
-        evidence.append(Evidence(first.rank, "stacks", f"{reason.share:.0%} more of its time at {place}"))
+        more = f"{100 * reason.share:.0f} percentage points more of its time at {place}"
+        where = f"it spends {more} than {usual}"
+        evidence.append(Evidence(first.rank, "stacks", more))
     else:
-        where = "no single line of the program takes the extra time"
-    why = _WHY.get(reason.kind) or _say_clocks(slow)
+        where = "no single line of the program accounts for the extra time"
+    why = f"Rank {first.rank} {_WHY.get(reason.kind) or _say_clocks(slow)}"
     if reason.kind == "gpu_clocks":
-        evidence.append(Evidence(first.rank, "nvml", f"{who} {why}"))
-    return Match(cause, "strong", f"{who} {why}: {where}.", tuple(evidence))
+        evidence.append(Evidence(first.rank, "nvml", why))
+    return Match(cause, "strong", f"{why}: {where}.", tuple(evidence))
 
 
 def _slow_link(found: SlowLink) -> Match:
     where = name_link(found)
-    lost = f" {found.repeated:.0%} of it gets lost there, and has to be sent again." if found.repeated else ""
+    lost = f" {found.repeated:.0%} of this data gets lost and has to be sent again." if found.repeated else ""
     return Match(
         "slow-link",
         "strong",
-        f"Sent data waits for the network for {found.busy:.0%} of the time on {where}, and for at most {found.others:.0%} on"
-        f" other links.{lost}",
-        (Evidence(None, "TCP", f"data is not acknowledged for {found.busy:.0%} of the time on {where}"),),
+        f"On {where}, sent data waits for the network {found.busy:.0%} of the time; on other links, at most"
+        f" {found.others:.0%}.{lost}",
+        (Evidence(None, "TCP", f"sent data stays unacknowledged {found.busy:.0%} of the time on {where}"),),
     )
 
 

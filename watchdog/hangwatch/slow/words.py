@@ -32,7 +32,7 @@ def _say(finding: LateRank) -> str:
             f"The ranks waited for each other for {finding.lost:.0%} of the last {finding.of_steps} steps on record; no single "
             "rank was the reason."
         )
-    of = f" of {finding.of_steps}" if finding.steps < finding.of_steps else ""
+    of = f" of the {finding.of_steps}" if finding.steps < finding.of_steps else ""
     late, lost, least = f"{finding.late_ns / 1e6:.3g}", f"{finding.lost:.0%}", ""
     if finding.most_ns > finding.late_ns:
         most = min(finding.lost * finding.most_ns / finding.late_ns, 0.99)

@@ -87,8 +87,10 @@ def _choose(jobs: Sequence[FoundJob], gaps: Sequence[str], pids: Sequence[int], 
         for job in chosen
     ]
     stderr_console().print(table(("PID", "USER", "RANKS", "COMMAND"), rows))
-    whose = f"{len(own)} jobs of yours run" if own else f"none of the {len(chosen)} job(s) is yours"
-    raise UserError(f"{whose} on this node; choose one with --pid PID, or take all of them with --all")
+    whose = (
+        f"you run {len(own)} jobs on this node" if own else f"none of the {len(chosen)} job(s) on this node is yours"
+    )
+    raise UserError(f"{whose}; choose one with --pid PID, or take every job of every user with --all")
 
 
 def _command(job: FoundJob) -> str:

@@ -10,7 +10,7 @@ from hangwatch.cli.options import SectionCommand, as_json
 @click.command(cls=SectionCommand)
 @as_json
 def env(as_json: bool) -> None:
-    """Print the environment for a launch without `run`: the variables that load the probe.
+    """Print the variables for a job that you start without `run`: they load the probe.
 
     Run eval "$(hangwatch env)" before torchrun, deepspeed or accelerate.
     """

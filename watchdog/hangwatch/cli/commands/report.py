@@ -39,5 +39,5 @@ def report(incident: str, form: str, as_json: bool, state_dir: Path | None) -> N
     with show_progress("reading") as progress:
         artifacts = read_artifacts(found, progress)
     if artifacts.before is None:
-        raise UserError(f"{found} holds no incident's document; for a verdict on it run: hangwatch diagnose {found}")
+        raise UserError(f"{found} contains no incident.json; to get a verdict, run: hangwatch diagnose {found}")
     print_incident(artifacts.before, artifacts.capture, "json" if as_json else form, bundle=found)

@@ -106,7 +106,7 @@ def _head(job: LiveJob, width: int | None) -> Iterator[Line]:
     for group in behind[:2]:
         several = "s" if len(group.behind) > 1 else ""
         ranks = name_guests(format_ranks(group.behind), job.names)[:120]
-        said = f"{excerpt(group.label, 80)}: rank{several} {ranks} behind, the furthest is at {group.front}"
+        said = f"{excerpt(group.label, 80)}: rank{several} {ranks} behind; the rank furthest ahead is at {group.front}"
         yield (Span(said, "yellow"),)
     longest_s = max((group.in_flight_s or 0.0 for group in job.groups), default=0.0)
     if after := describe_stall_timeout(job):

@@ -68,10 +68,14 @@ class DelayMeter:
         def share(before: int | None, now: int | None) -> float | None:
             return (now - before) / took_ns if before is not None and now is not None and took_ns > 0 else None
 
-        in_calls = (self._seen[on] / looks if looks else None for on in ("reading", "sleeping", "locked"))
+        reading, sleeping, locked = (
+            self._seen[on] / looks if looks else None for on in ("reading", "sleeping", "locked")
+        )
         ran_ns, queued_ns = read_core_ns(self.pid)
         return Delays(
-            *in_calls,
+            reading,
+            sleeping,
+            locked,
             share(self._ran_ns, ran_ns),
             share(self._queued_ns, queued_ns),
             share(self._throttled_ns, read_throttled_ns(self.pid)),
