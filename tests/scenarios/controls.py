@@ -69,7 +69,7 @@ def _record(entry: Entry, folder: Path) -> str:
             return f"{entry.name}: not kept, exit status {run.status} and not {control.status}\n{run.output[-2000:]}"
         lines = neutral(ticks.read_text(), replacements(entry, home)).splitlines()
         seen = tuple(msgspec.json.decode(line, type=Tick) for line in lines)
-        size = keep_recording(entry.family, entry.name, Recording(load, seen)).stat().st_size >> 10
+        size = keep_recording(entry.family, entry.name, Recording(load, seen)) >> 10
         return f"{entry.name}: {run.took_s:.0f} s, {len(seen)} ticks, {size} KiB, load {load:.1f} a core"
     finally:
         ticks.unlink(missing_ok=True)

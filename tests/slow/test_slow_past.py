@@ -130,8 +130,8 @@ def test_clocks_that_are_held_down() -> None:
     cause = diagnose_slow(found, 0)[0].cause
     assert cause is not None
     assert cause.explanation == (
-        "Rank 0 has a GPU that runs at 990 MHz, because of heat (1980 MHz before): no single line of the program takes the extra"
-        " time."
+        "Rank 0 has a GPU that runs at 990 MHz, because of heat (1980 MHz before): no single line of the program accounts for"
+        " the extra time."
     )
 
 
