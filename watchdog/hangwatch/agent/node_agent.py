@@ -27,7 +27,6 @@ from hangwatch.agent.incidents.record import (
     Acting,
     Announce,
     IncidentRecord,
-    NoActions,
     TellStand,
     announce_to_nobody,
     tell_nobody,
@@ -105,7 +104,7 @@ class Agent:
     on_peer_incident: Announce = announce_to_nobody
     tell_stand: TellStand = tell_nobody
     histories: Histories = field(default_factory=Histories)
-    acting: Acting = field(default_factory=NoActions)
+    acting: Acting | None = None
     links: Links = field(default_factory=Links)
     secret: str = field(default="", repr=False)
     jobs: dict[str, JobWatch] = field(default_factory=dict)

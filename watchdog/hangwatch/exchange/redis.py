@@ -42,20 +42,10 @@ class RedisExchange:
             repair = "use redis://[:PASSWORD@]HOST[:PORT][/DB], special characters of the password as %XX"
             raise ExchangeError(f"{hide_password(url)} is not a valid Redis URL; {repair}") from error
         place = self._redis.connection_pool.connection_kwargs
-        self._endpoint = (str(place["host"]), int(place.get("port", 6379))) if "host" in place else None
-        self._has_password = bool(place.get("password"))
+        self.endpoint = (str(place["host"]), int(place.get("port", 6379))) if "host" in place else None
+        self.authenticated = bool(place.get("password"))
         self._locks: dict[str, Any] = {}
         self._pubsubs: dict[str, Any] = {}
-
-    @property
-    def endpoint(self) -> tuple[str, int] | None:
-        """See ``Exchange``; None for a server behind a unix socket."""
-        return self._endpoint
-
-    @property
-    def authenticated(self) -> bool:
-        """True if the address has a password."""
-        return self._has_password
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
         """See ``Exchange``."""

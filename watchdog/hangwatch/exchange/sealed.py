@@ -33,6 +33,7 @@ def is_sealed_otherwise(data: bytes) -> bool:
 class SealedExchange:
     """The exchange ``inner``, for agents that have ``secret``."""
 
+    authenticated = True
     inner: Exchange
     secret: bytes = field(repr=False)
     _counts: itertools.count[int] = field(default_factory=lambda: itertools.count(time.time_ns()))
@@ -42,11 +43,6 @@ class SealedExchange:
     def endpoint(self) -> tuple[str, int] | None:
         """See ``Exchange``."""
         return self.inner.endpoint
-
-    @property
-    def authenticated(self) -> bool:
-        """See ``Exchange``."""
-        return True
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
         """See ``Exchange``."""

@@ -86,31 +86,23 @@ class _Seen:
 class TcpStoreExchange:
     """A client of the store at ``host``. ``hosting``: serve the store in this process unless another process already does."""
 
+    authenticated = False  # torch's store lets everybody in
+
     def __init__(
         self, host: str, port: int = DEFAULT_PORT, *, hosting: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
         load_torch()  # fail now with a clear message, not at the first call
         self._host, self._port, self._hosting, self._clock = host, port, hosting, clock
+        self.endpoint = (host, port)
         self._worker = _Worker()
         self._store: Any = None
         #: The store served by this process; it closes when the last reference is dropped.
         self._server: Any = None
         self._counts = itertools.count(time.time_ns())
-        self._slots: list[str] = []
         self._named: set[tuple[str, str]] = set()
         self._names: dict[str, list[str]] = {}
         self._seen: dict[str, _Seen] = {}
         self._leases: dict[str, bytes] = {}
-
-    @property
-    def endpoint(self) -> tuple[str, int] | None:
-        """See ``Exchange``."""
-        return (self._host, self._port)
-
-    @property
-    def authenticated(self) -> bool:
-        """False, because torch's store lets everybody in."""
-        return False
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
         """See ``Exchange``."""

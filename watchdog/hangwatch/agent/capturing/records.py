@@ -44,15 +44,12 @@ class Beats(Protocol):
 
     def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
         """Return all beats by pid, and gaps for what could not be read."""
-        ...
 
     def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
         """Return the last beats of those ``ranks`` that are gone, by pid."""
-        ...
 
     def read_left(self, ranks: Iterable[RankIdentity]) -> dict[int, Left]:
         """Return what ``ranks`` left when their programs ended, by pid."""
-        ...
 
 
 class PipedRecord(msgspec.Struct, frozen=True):

@@ -37,38 +37,15 @@ class CaptureScope(Protocol):
 
     async def capture(self) -> Capture:
         """Capture every rank now, without call sites and hardware."""
-        ...
 
     async def call_sites(self, capture: Capture, ranks: Collection[int] | None) -> Capture:
         """Return the capture with the call sites of ``ranks``; None: of all, once a hang is confirmed."""
-        ...
 
     async def hardware(self, capture: Capture, only: Collection[str] | None) -> Capture:
         """Return the capture with what the nodes say of their hardware.
 
         ``only``: the sources to ask; None asks all.
         """
-        ...
-
-
-class NodeScope(CaptureScope, Protocol):
-    """Captures the ranks of this node."""
-
-    @property
-    def arrivals(self) -> Arrivals:
-        """When these ranks joined their operations."""
-        ...
-
-    async def capture_once(self, gaps: Sequence[Gap]) -> Capture:
-        """Take one sample of every rank, without values of locals: enough if nothing hangs."""
-        ...
-
-    async def asked(self, connections: Collection[Connection]) -> Capture:
-        """Return who has the other end of connections that processes of other nodes are blocked on.
-
-        Each process ``serves`` some of them.
-        """
-        ...
 
 
 @dataclass

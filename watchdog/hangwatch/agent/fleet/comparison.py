@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hangwatch.agent.capturing.hardware import OF_THE_LATE
-from hangwatch.agent.capturing.scope import NodeScope
+from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.fleet.peers import Member
 from hangwatch.agent.fleet.questions import Inquiry
 from hangwatch.agent.fleet.scope import FleetScope
@@ -31,7 +31,7 @@ log = logging.getLogger("hangwatch")
 class FleetComparison:
     """Compares the ranks of all nodes if this agent leads. ``local``: those of this node; ``scope``: knows the others."""
 
-    local: NodeScope
+    local: LocalScope
     scope: FleetScope
     inquiry: Inquiry
     #: An error of one millisecond in a clock would count at each operation.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.records import Beats
-from hangwatch.agent.capturing.scope import NodeScope
+from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.member import JobFleet, name_channel, name_node
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
@@ -86,7 +86,7 @@ class Fleets:
             return None
         return self._shared or open_exchange(self.choice, meeting)
 
-    def join(self, channel: str, ranks: LocalRanks, local: NodeScope, incidents: IncidentLifecycle) -> JobFleet:
+    def join(self, channel: str, ranks: LocalRanks, local: LocalScope, incidents: IncidentLifecycle) -> JobFleet:
         """Return the fleet of one job.
 
         Raises ``ExchangeError`` if its exchange cannot be opened, and tells the user once per job.

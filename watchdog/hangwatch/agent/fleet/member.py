@@ -19,7 +19,7 @@ from hashlib import blake2b
 from hangwatch.agent.capturing.arrivals import LONGEST_S
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.records import Beats
-from hangwatch.agent.capturing.scope import NodeScope
+from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.comparison import FleetComparison
 from hangwatch.agent.fleet.digests import Writer, make_digest
@@ -75,8 +75,9 @@ class JobFleet:
     ``joined``: called when the exchange has answered for the first time.
     """
 
+    answers_may_come = True  # also of a node that has not answered yet
     ranks: LocalRanks
-    local: NodeScope
+    local: LocalScope
     incidents: IncidentLifecycle
     exchange: Exchange
     channel: str
@@ -130,11 +131,6 @@ class JobFleet:
     def distrust(self) -> str:
         """Why this agent must not act on the job, whatever the captures show; empty if it may act, or is alone."""
         return self.link.distrust if self.link.leads and self.link.agents else ""
-
-    @property
-    def answers_may_come(self) -> bool:
-        """True if answers of other nodes may come, also of one that has not answered yet."""
-        return True
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

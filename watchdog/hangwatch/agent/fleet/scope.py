@@ -18,7 +18,7 @@ import msgspec
 
 from hangwatch.agent.capturing.hardware import mark_killed
 from hangwatch.agent.capturing.local_ranks import LocalRanks
-from hangwatch.agent.capturing.scope import NodeScope
+from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.fleet.link import Link
 from hangwatch.agent.fleet.merge import merge
 from hangwatch.agent.fleet.peers import RanksElsewhere
@@ -144,7 +144,7 @@ class FleetScope:
     ``last``: the last capture of this node.
     """
 
-    local: NodeScope
+    local: LocalScope
     ranks: LocalRanks
     link: Link
     inquiry: Inquiry

@@ -21,19 +21,15 @@ class JobControl(Protocol):
 
     async def stop(self, incident: Incident) -> str:
         """End the job: launcher, ranks, and all below. Returns in words how that went."""
-        ...
 
     async def restart(self, incident: Incident) -> str:
         """End the ranks, so that the job starts anew from its checkpoint. Returns in words how that went."""
-        ...
 
     def why_no_restart(self, incident: Incident) -> str:
         """Return why the job cannot be restarted any more, so that it must be stopped; empty if it can."""
-        ...
 
     def launcher_restarts(self, incident: Incident) -> bool:
         """True if the launcher itself restarts the ranks once one of them has failed."""
-        ...
 
 
 def count_restarts_left(ranks: Collection[RankIdentity], supervised: Callable[[RankIdentity], bool]) -> int:

@@ -70,24 +70,9 @@ class Acting(Protocol):
 
     def plan(self, verdict: Verdict) -> str:
         """Return what is to be done about a hang, in words; empty if nothing is."""
-        ...
 
     def taken_for(self, incident: Incident) -> Action | None:
         """Return what was done to the job of an incident; None if nothing was."""
-        ...
-
-
-class NoActions:
-    """Nothing is ever done."""
-
-    def plan(self, verdict: Verdict) -> str:
-        """Return that nothing is to be done."""
-        del verdict
-        return ""
-
-    def taken_for(self, incident: Incident) -> None:
-        """Return that nothing was done."""
-        del incident
 
 
 class Sharing(Protocol):
@@ -98,11 +83,9 @@ class Sharing(Protocol):
 
         ``announced``: the receivers have been notified. ``complete``: nothing more is needed of the ranks for the bundle.
         """
-        ...
 
     async def await_completion(self, record: IncidentRecord) -> None:
         """Return when the node that owns the incident has all it needs of the ranks, or it takes too long."""
-        ...
 
 
 class Unshared:

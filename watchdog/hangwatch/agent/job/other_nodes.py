@@ -32,52 +32,41 @@ class OtherNodes(Protocol):
     @property
     def channel(self) -> str | None:
         """The name under which the job's agents meet; None if this node is on its own."""
-        ...
 
     @property
     def leads(self) -> bool:
         """True if this agent diagnoses for all nodes."""
-        ...
 
     @property
     def follows(self) -> bool:
         """True if another agent diagnoses, or will."""
-        ...
 
     @property
     def distrust(self) -> str:
         """Why hangwatch must not act on what the others say; empty if it may, or if they say nothing."""
-        ...
 
     @property
     def answers_may_come(self) -> bool:
         """True if a rank without a capture may be on a node that is slow to answer."""
-        ...
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What this node cannot see of the other nodes."""
-        ...
 
     def lingers(self) -> bool:
         """Return whether the others may still ask about ranks that are gone."""
-        ...
 
     async def lead(self) -> Elsewhere:
         """Keep the job's incident known to all, and return the ranks of the other nodes."""
-        ...
 
     async def follow(self) -> None:
         """Answer the leader's questions, and keep what it reports."""
-        ...
 
     async def pause(self) -> None:
         """Stop without ending the incidents: the agent ends, and the job goes on."""
-        ...
 
     async def leave(self) -> None:
         """Leave the other agents. If they go on, the incident is theirs."""
-        ...
 
 
 class Comparison(Protocol):
@@ -95,24 +84,19 @@ class Comparison(Protocol):
     @property
     def is_whole(self) -> bool:
         """True if all ranks of the job are known."""
-        ...
 
     async def gather(self, own: Streams) -> Streams | None:
         """Return the calls to compare, empty if no rank can be late; None if they are not available now."""
-        ...
 
     async def profile(self, ranks: Sequence[int], seconds: float) -> tuple[Profile, ...]:
         """Watch ``ranks`` and return where they spend their time, without those that cannot be watched."""
-        ...
 
     @property
     def links(self) -> Mapping[str, Sequence[Traffic]]:
         """The busiest links of each node; empty if there is one node."""
-        ...
 
     async def capture(self, *, devices: bool) -> Capture:
         """Capture all ranks, as far as an incident of a job that goes on needs it; with ``devices`` also their GPUs."""
-        ...
 
 
 class Fleet(OtherNodes, Protocol):
@@ -124,17 +108,14 @@ class Fleet(OtherNodes, Protocol):
     @property
     def scope(self) -> CaptureScope:
         """The scope that captures all nodes if this one leads, else this node."""
-        ...
 
     @property
     def sharing(self) -> Sharing:
         """How the nodes share the job's incident."""
-        ...
 
     @property
     def comparison(self) -> Comparison:
         """Compares the ranks of all nodes."""
-        ...
 
 
 @dataclass(frozen=True)

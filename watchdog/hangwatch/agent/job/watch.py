@@ -26,7 +26,6 @@ from hangwatch.agent.incidents.record import (
     Acting,
     Announce,
     IncidentRecord,
-    NoActions,
     TellStand,
     Unshared,
     announce_to_nobody,
@@ -69,11 +68,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds of a clock that is never set."""
-        ...
 
     def time_ns(self) -> int:
         """Nanoseconds since the epoch."""
-        ...
 
 
 log = logging.getLogger("hangwatch")
@@ -96,7 +93,7 @@ class JobWatch:
     hangs, ``silent_failures`` what training says of itself, ``slowness`` who makes the others late, ``failures`` why the job has
     failed. ``history`` has the job's earlier hangs. ``engines`` are those whose ranks these are; a job without ranks is an engine
     alone. ``captures`` counts those that were diagnosed here. ``second_look`` says when a hang may be acted on, and
-    ``acting`` what is done about it then.
+    ``acting`` what is done about it then (None: nothing).
     """
 
     ranks: LocalRanks
@@ -111,7 +108,7 @@ class JobWatch:
     history: HangHistory = field(default_factory=HangHistory)
     engines: tuple[EngineWatch, ...] = ()
     second_look: SecondLooking = field(default_factory=SecondLooking)
-    acting: Acting = field(default_factory=NoActions)
+    acting: Acting | None = None
     clock: Clock = time
     scope: CaptureScope = field(init=False)
     suspector: Suspector = field(init=False)
@@ -366,14 +363,15 @@ class JobWatch:
         """How the second look stands after this capture, which it also plans the next one for; None of what is no hang."""
         if before is None and diagnosis.verdict.kind not in HANG_KINDS:
             return None
+        plan = self.acting.plan(diagnosis.verdict) if self.acting is not None else ""
         if why := self.fleet.distrust:
             self.second_look.forget()
-            return SecondLook("", "", self.acting.plan(diagnosis.verdict), why)
+            return SecondLook("", "", plan, why)
         look, now_s = look_at(diagnosis), self.clock.monotonic()
         stand = self.second_look.take(look, now_s)
         if self.suspector.current is not None and stand.in_s is not None:
             self.suspector.current.act_at_s = now_s + stand.in_s
-        return describe_stand(stand, before, self.clock.time_ns(), look, self.acting.plan(diagnosis.verdict))
+        return describe_stand(stand, before, self.clock.time_ns(), look, plan)
 
     def _catch_up(self) -> None:
         """Have the step at which the job hangs: the beats of this tick may be from before it."""
@@ -422,7 +420,7 @@ class JobWatch:
         began_s = max((one.start_time for one in ranks), default=0.0)
         if known is None or known.onset_ns < began_s * 1e9:
             return False
-        return self.acting.taken_for(known.incident) is not None
+        return self.acting is not None and self.acting.taken_for(known.incident) is not None
 
     async def pause(self) -> None:
         """The agent ends and the job goes on: its incidents stay open."""
@@ -483,6 +481,6 @@ def watch_job(
         training=TrainingTelemetry(settings.logs),
         history=history if history is not None else HangHistory(),
         second_look=SecondLooking(settings.act_after_s or None),
-        acting=acting if acting is not None else NoActions(),
+        acting=acting,
         clock=clock,
     )

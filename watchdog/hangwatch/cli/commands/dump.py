@@ -101,12 +101,9 @@ def _command(job: FoundJob) -> str:
 
 def _user(job: FoundJob) -> int | None:
     """Return the user whose processes the job's ranks are; None if they have ended."""
-    for rank in job.ranks:
-        try:
-            return Path(f"/proc/{rank.pid}").stat().st_uid
-        except OSError:
-            continue
-    return None
+    from hangwatch.sources.proc.files import read_user
+
+    return next((user for rank in job.ranks if (user := read_user(rank.pid)) is not None), None)
 
 
 def _name(user: int | None) -> str:

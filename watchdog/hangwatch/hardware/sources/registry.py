@@ -38,11 +38,9 @@ class NodeSource(Protocol):
 
     def begin(self) -> None:
         """Take the reading that later ones are compared with."""
-        ...
 
     def read(self, ranks: Sequence[RankProcess], /) -> NodeFacts | Gap:
         """Return the current facts."""
-        ...
 
 
 #: All sources, in the order in which their evidence counts.

@@ -249,23 +249,18 @@ def lateness_families(late: Iterable[tuple[str, Lateness]]) -> Iterator[Metric]:
     yield from (late_s, lost)
 
 
-class Metrics:
-    """Holds the latest view and renders it. Another thread than the updating one may read it."""
+class Metrics(Collector):
+    """Holds the latest ``view`` and renders it. Another thread than the updating one may read it."""
 
     def __init__(self, view: MetricsView | None = None) -> None:
-        self._view = view if view is not None else MetricsView()
+        self.view = view if view is not None else MetricsView()
         self._registry = CollectorRegistry()
-        self._registry.register(_ViewCollector(self))
+        self._registry.register(self)
         ProcessCollector(registry=self._registry)
-
-    @property
-    def view(self) -> MetricsView:
-        """The values that the next scrape returns."""
-        return self._view
 
     def update(self, view: MetricsView) -> None:
         """Replace the current view."""
-        self._view = view
+        self.view = view
 
     def families(self) -> Iterable[Metric]:
         """Return all families with their current values."""
@@ -275,17 +270,13 @@ class Metrics:
         """Return the exposition and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
-
-class _ViewCollector(Collector):
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
     def describe(self) -> list[Metric]:
         """Return nothing, so that the registry does not collect at registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        view = self._metrics.view
+        """Yield the families of the view."""
+        view = self.view
         if view.jobs:
             yield from rank_families(view.jobs)
             yield from training_families((label(j.job.id), j.training) for j in view.jobs if j.training is not None)

@@ -69,11 +69,9 @@ class Transport(Protocol):
 
     async def send(self, notification: Notification, before: Notification | None) -> Attempt:
         """Make one attempt. ``before``: what the receiver has accepted of this incident before."""
-        ...
 
     async def close(self) -> None:
         """Free resources; cut short an attempt under way if possible."""
-        ...
 
 
 class Http:

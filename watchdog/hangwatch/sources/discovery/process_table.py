@@ -33,6 +33,7 @@ from hangwatch.sources.proc.files import (
     node_name,
     read_link,
     read_stat,
+    read_user,
     read_whole,
     shares_namespace,
     start_time_s,
@@ -145,20 +146,12 @@ class KnownProcess:
         if "KUBERNETES_SERVICE_HOST" in self.environ:
             self.environ |= pod_variables(self.pid, self.environ.get(POD_NAMESPACE, ""))
         self.claim = claim_rank(self.environ, host=node_name())
-        self.probed = self._find_probe(self.environ.get(RUN_DIR_VARIABLE, ""))
+        self.probed = self.find_probe(self.environ.get(RUN_DIR_VARIABLE, ""))
 
-    def _find_probe(self, folder: str) -> ProbedProcess | None:
-        if not self.python or not folder.startswith("/"):
-            return None
-        try:
-            uid = os.stat(f"/proc/{self.pid}").st_uid  # noqa: PTH116  # every process, every second
-        except OSError:
-            return None
-        return ProbedProcess(self.pid, inner_pid(self.pid), uid, view_of(self.pid), folder)
-
-    def inherit_probe(self, probed: ProbedProcess) -> ProbedProcess | None:
-        """Return this process as probed like ``probed``, its ancestor; for one whose own environment was overwritten."""
-        return self._find_probe(probed.folder)
+    def find_probe(self, folder: str) -> ProbedProcess | None:
+        """Return this process as probed, with its beats in ``folder``; None if it is gone, or runs no Python."""
+        uid = read_user(self.pid) if self.python and folder.startswith("/") else None
+        return ProbedProcess(self.pid, inner_pid(self.pid), uid, view_of(self.pid), folder) if uid is not None else None
 
     def maps_torch(self, now_s: float) -> bool:
         """True if the process has loaded torch. False is reused for a while: reading a memory map costs a millisecond."""
@@ -219,7 +212,7 @@ class ProcessTable:
         found = []
         for known in self._known.values():
             if known.probed is None and known.overwritten and known.under_root:
-                above = (known.inherit_probe(a.probed) for a in self.ancestors(known) if a.probed is not None)
+                above = (known.find_probe(a.probed.folder) for a in self.ancestors(known) if a.probed is not None)
                 known.probed = next(above, None)
             if known.under_root and known.probed is not None:
                 found.append(known.probed)
