@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import lzma
+import threading
+import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,8 +16,11 @@ from hangwatch.model.capture import Capture, Job, RankCapture, RankIdentity
 from hangwatch.model.collectives import Operation, Operations
 from hangwatch.model.serving import EngineState
 
-#: ``FAMILY/SCENARIO.json.xz``: one can be added at a time, and recording all takes many hours.
+#: ``FAMILY.zip``, of ``SCENARIO.json.xz``: one can be added at a time, and recording all takes many hours.
 CONTROLS = Path(__file__).resolve().parent / "controls"
+_ENDING = ".json.xz"
+#: Several are recorded at a time.
+_LOCK = threading.Lock()
 _replace = msgspec.structs.replace
 
 
@@ -67,12 +72,18 @@ class _Packed(msgspec.Struct, frozen=True):
 
 def kept_controls() -> list[str]:
     """Return the names of the controls that are recorded."""
-    return sorted(path.name.removesuffix(".json.xz") for path in CONTROLS.glob("*/*.json.xz"))
+    names: list[str] = []
+    for path in CONTROLS.glob("*.zip"):
+        with zipfile.ZipFile(path) as archive:
+            names += archive.namelist()
+    return sorted(name.removesuffix(_ENDING) for name in names)
 
 
 def load_recording(family: str, name: str) -> Recording:
-    """Return the recording of a control. Raises OSError where there is none."""
-    packed = msgspec.json.decode(lzma.decompress(_path(family, name).read_bytes()), type=_Packed)
+    """Return the recording of a control. Raises OSError or KeyError where there is none."""
+    with zipfile.ZipFile(_archive(family)) as archive:
+        kept = archive.read(name + _ENDING)
+    packed = msgspec.json.decode(lzma.decompress(kept), type=_Packed)
     runs = iter(packed.runs)
 
     def unpack(pid: int, _: Operations) -> Operations:
@@ -81,8 +92,8 @@ def load_recording(family: str, name: str) -> Recording:
     return _with_operations(packed.recording, unpack)
 
 
-def keep_recording(family: str, name: str, recording: Recording) -> Path:
-    """Put a recording where that of the control belongs, and return the file."""
+def keep_recording(family: str, name: str, recording: Recording) -> int:
+    """Put a recording where that of the control belongs, and return its size in bytes."""
     tables: dict[int, dict[Operation, int]] = defaultdict(dict)
     runs = []
 
@@ -93,10 +104,10 @@ def keep_recording(family: str, name: str, recording: Recording) -> Path:
 
     shared = _with_operations(recording, pack)
     packed = _Packed(shared, {pid: tuple(table) for pid, table in tables.items()}, tuple(runs))
-    path = _path(family, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(lzma.compress(msgspec.json.encode(packed)))
-    return path
+    kept = lzma.compress(msgspec.json.encode(packed))
+    with _LOCK, zipfile.ZipFile(_archive(family), "a") as archive:
+        archive.writestr(zipfile.ZipInfo(name + _ENDING), kept)
+    return len(kept)
 
 
 def _find_runs(places: Iterable[int]) -> tuple[_Run, ...]:
@@ -126,5 +137,5 @@ def _with_operations(recording: Recording, change: Callable[[int, Operations], O
     return _replace(recording, ticks=tuple(map(of_tick, recording.ticks)))
 
 
-def _path(family: str, name: str) -> Path:
-    return CONTROLS / family / f"{name}.json.xz"
+def _archive(family: str) -> Path:
+    return CONTROLS / f"{family}.zip"
