@@ -22,7 +22,7 @@ from hangwatch.model.collectives import FlightRecord, Group, GroupProgress, Oper
 from hangwatch.model.devices import Gpu, NodeFacts
 from hangwatch.model.incident import Incident
 from hangwatch.model.processes import ProcessSample
-from hangwatch.model.stacks import Block, Fact, Frame, StackSample, ThreadStack
+from hangwatch.model.stacks import Frame, StackSample, ThreadStack
 from hangwatch.outputs.bundle.bundle import BundleError, list_incidents, read_bundle, write_bundle
 from hangwatch.outputs.html.incident import render_report
 from hangwatch.outputs.markdown.report import WHOLE, render_markdown
@@ -177,19 +177,6 @@ def test_a_broken_stack_costs_those_who_stood_in_it(tmp_path: Path) -> None:
     assert capture.ranks[1].flight == hang_capture().ranks[1].flight
     assert capture.ranks[1].stacks != hang_capture().ranks[1].stacks
     assert Gap("bundle", "stacks.jsonl lacks stacks of it, or is of another capture", 1) in capture.gaps
-
-
-def test_facts_among_the_blocks_of_an_older_bundle_are_facts(tmp_path: Path) -> None:
-    """A barrier beside a save is still one."""
-    loop, saved = Block("for", 2, "for epoch in range(9):"), Block("saved", 3, "torch.save(model, path)")
-    frame = Frame("keep", "/srv/train/train.py", 4, "dist.barrier()", blocks=(loop, saved))
-    stack = StackSample(AT_NS, (ThreadStack(1, None, True, False, False, (frame,)),))
-    capture = hang_capture()
-    ranks = tuple(msgspec.structs.replace(rank, stacks=(stack,)) for rank in capture.ranks)
-    folder = write_bundle(tmp_path, hang_incident(), msgspec.structs.replace(capture, ranks=ranks))
-    _, read = read_bundle(folder)
-    (found,) = read.ranks[0].stacks[0].main_frames
-    assert found == msgspec.structs.replace(frame, blocks=(loop,), facts=(Fact("saved", saved.text),))
 
 
 def test_what_ranks_have_in_common_is_written_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hangwatch.agent.service import Service
 from hangwatch.config.directories import shared_run_dir
 from hangwatch.config.settings import Settings
 from hangwatch.model.errors import UserError
-from hangwatch.outputs.push.senders import PushError
+from hangwatch.outputs.push.transports import PushError
 from hangwatch.outputs.terminal.console import Console
 
 log = logging.getLogger("hangwatch")

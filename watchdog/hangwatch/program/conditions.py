@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+from hangwatch.program.iterations import walk
 
 
 def find_deciders(body: Sequence[ast.stmt]) -> frozenset[str]:
@@ -21,9 +21,7 @@ def find_deciders(body: Sequence[ast.stmt]) -> frozenset[str]:
 
 def _tests(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
     """Yield the expressions that decide which way the function takes."""
-    rest: list[ast.AST] = list(body)
-    while rest:
-        node = rest.pop()
+    for node in walk(body):
         match node:
             case ast.If() | ast.While() | ast.IfExp():
                 yield node.test
@@ -33,8 +31,6 @@ def _tests(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
                 yield node.subject
             case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=args)):
                 yield from args
-        if not isinstance(node, _SCOPES):
-            rest.extend(ast.iter_child_nodes(node))
 
 
 def _names(node: ast.AST) -> Iterator[str]:

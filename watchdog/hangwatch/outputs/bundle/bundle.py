@@ -25,7 +25,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -37,7 +37,7 @@ from hangwatch.model.incident import Incident
 from hangwatch.model.numbers import name_guests
 from hangwatch.model.serving import EngineState
 from hangwatch.model.slowness import Slow
-from hangwatch.model.stacks import Fact, Frame, SharedFrames
+from hangwatch.model.stacks import SharedFrames
 from hangwatch.model.telemetry import TrainingSeries, to_plain
 from hangwatch.model.transforms.names import names_of
 from hangwatch.model.transforms.packing import (
@@ -56,8 +56,6 @@ from hangwatch.outputs.stack_tree import merge_main_stacks, merge_native_stacks,
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _T = TypeVar("_T")
-#: Kinds of blocks in bundles of an earlier version that are facts.
-_FACTS: Mapping[str, Literal["saved", "saves", "ends"]] = {"saved": "saved", "saves": "saves", "coroutines": "ends"}
 
 
 class BundleError(PlainError):
@@ -253,7 +251,7 @@ def _read_ranks(path: Path, header: _CaptureFile, gaps: list[Gap]) -> Iterator[R
     stacks: dict[int, Frames] = {}
     for stack in _read_lines(path / "stacks.jsonl", _StackLine, gaps):
         if stack.capture_at_ns == header.at_ns:
-            stacks[stack.stack] = SharedFrames(map(_with_facts, stack.frames))
+            stacks[stack.stack] = SharedFrames(stack.frames)
     lines = {line.rank: line for line in _read_lines(path / "ranks.jsonl", _RankLine, gaps)}
     for rank in header.ranks:
         line = lines.get(rank)
@@ -263,13 +261,6 @@ def _read_ranks(path: Path, header: _CaptureFile, gaps: list[Gap]) -> Iterator[R
             gaps.append(Gap("bundle", "its line in ranks.jsonl belongs to another capture or rank", rank))
         else:
             yield from _unpack(line, groups, stacks, gaps)
-
-
-def _with_facts(frame: Frame) -> Frame:
-    """Return the frame with the facts that an earlier version kept among its blocks."""
-    facts = tuple(Fact(_FACTS[b.kind], b.text) for b in frame.blocks if b.kind in _FACTS)
-    blocks = tuple(b for b in frame.blocks if b.kind not in _FACTS)
-    return msgspec.structs.replace(frame, blocks=blocks, facts=facts) if facts else frame
 
 
 def _unpack(

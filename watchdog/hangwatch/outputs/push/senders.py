@@ -20,17 +20,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hangwatch.model.errors import PlainError
 from hangwatch.model.incident import Incident
 from hangwatch.model.receivers import RECEIVER_KINDS
 from hangwatch.outputs.briefing import Links
 from hangwatch.outputs.metrics.view import ReceiverMetrics
 from hangwatch.outputs.push.audit import record_notified, was_notified
 from hangwatch.outputs.push.notifications import RECEIVERS, Notification, message_of
-from hangwatch.outputs.push.otlp.endpoint import OtlpEndpoint, OtlpError, check_installed
+from hangwatch.outputs.push.otlp.endpoint import OtlpEndpoint, check_installed
 from hangwatch.outputs.push.outbox import Outbox
-from hangwatch.outputs.push.services import ServiceError, open_service, scheme_of
-from hangwatch.outputs.push.transports import ACCEPTED, Attempt, Blocking, Complaints, Http, Transport
+from hangwatch.outputs.push.services import open_service, scheme_of
+from hangwatch.outputs.push.transports import ACCEPTED, Attempt, Blocking, Complaints, Http, PushError, Transport
 
 log = logging.getLogger("hangwatch")
 
@@ -41,10 +40,6 @@ OTLP = "otlp"
 #: Grace period for undelivered notifications at the end of a job.
 CLOSE_GRACE_S = 5.0
 _NOT_TAKEN = Attempt("later", "did not take the notification; check its address; retrying")
-
-
-class PushError(PlainError):
-    """An unusable URL; the message is one line with the repair, and does not contain the URL."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +73,7 @@ def parse_target(kind: str, url: str) -> Target:
         PushError: it is not an http or https URL, for ``notify`` not an address of apprise, or its extra is missing.
     """
     if kind == SERVICE:
-        try:
-            open_service(url.strip())
-        except ServiceError as error:
-            raise PushError(str(error)) from None
+        open_service(url.strip())
         return Target(kind, url.strip())
     try:
         parts = urlsplit(url.strip())
@@ -91,10 +83,7 @@ def parse_target(kind: str, url: str) -> Target:
     if not usable:
         raise PushError(f"not an http:// or https:// URL; for example {RECEIVER_KINDS[kind].example}")
     if kind == OTLP:
-        try:
-            check_installed()
-        except OtlpError as error:
-            raise PushError(str(error)) from None
+        check_installed()
         return Target(kind, url.strip())
     path = RECEIVERS[kind].path
     return Target(kind, url.strip().rstrip("/").removesuffix(path) if path else url.strip())

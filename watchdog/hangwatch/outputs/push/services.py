@@ -10,18 +10,13 @@ import logging
 import warnings
 from collections.abc import Callable
 
-from hangwatch.model.errors import PlainError
 from hangwatch.outputs.push.notifications import Message
-from hangwatch.outputs.push.transports import TIMEOUT_S
+from hangwatch.outputs.push.transports import TIMEOUT_S, PushError
 
 _TYPES = {"critical": "failure", "warning": "warning"}
 
 #: Sends a message; blocks until the service has taken it (True) or not.
 Deliver = Callable[[Message], bool]
-
-
-class ServiceError(PlainError):
-    """An address of no known service, or apprise is missing; the message is one line with the repair, without the address."""
 
 
 def scheme_of(url: str) -> str:
@@ -33,14 +28,14 @@ def open_service(url: str) -> Deliver:
     """Return a function that sends messages to an apprise address (its services: github.com/caronc/apprise, README).
 
     Raises:
-        ServiceError: apprise is not installed, or no service has such an address.
+        PushError: apprise is not installed, or no service has such an address.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python's, about imports of apprise
         try:
             import apprise
         except ModuleNotFoundError:
-            raise ServiceError("apprise is not installed; run: pip install 'apprise>=2.2'") from None
+            raise PushError("apprise is not installed; run: pip install 'apprise>=2.2'") from None
         # Their messages may contain parts of the address; we report failures ourselves.
         for name in ("apprise", "requests", "urllib3"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -49,7 +44,7 @@ def open_service(url: str) -> Deliver:
         )
         if not url.isprintable() or not services.add(url):
             example = "mailto://..., pagerduty://..., workflows://... (Teams), slack://..."
-            raise ServiceError(f"not an address of apprise; for example {example}")
+            raise PushError(f"not an address of apprise; for example {example}")
 
     def deliver(message: Message) -> bool:
         kind = "success" if message.over else _TYPES.get(message.severity, "info")

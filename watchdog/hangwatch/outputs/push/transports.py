@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 import aiohttp
 
 from hangwatch import __version__
+from hangwatch.model.errors import PlainError
 from hangwatch.outputs.push.notifications import Notification, Receiver, utc_now
 
 log = logging.getLogger("hangwatch")
@@ -23,6 +24,10 @@ log = logging.getLogger("hangwatch")
 TIMEOUT_S = 10.0
 #: HTTP statuses after which the same message may be accepted later.
 _TRY_AGAIN = frozenset({408, 425, 429})
+
+
+class PushError(PlainError):
+    """An unusable address, or a missing package; the message is one line with the repair, and does not contain the address."""
 
 
 class Attempt(NamedTuple):

@@ -29,7 +29,6 @@ moves the tokens or the use of the cache long before it is finished.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -117,15 +116,13 @@ def _read(vocabulary: _Vocabulary, samples: dict[str, list[Sample]]) -> EngineRe
             return [s.value for s in own if math.isfinite(s.value)]
 
         count = max if vocabulary.ranks_repeat else sum
-        running, waiting = (_requests(count(values(wanted) or [0.0])) for wanted in _demand(vocabulary))
+        running, waiting = (
+            _requests(count(values(wanted) or [0.0])) for wanted in (vocabulary.running, vocabulary.waiting)
+        )
         tokens = [sum(values(wanted)) for wanted in vocabulary.tokens if wanted in samples]
         others = [sum(values(wanted)) for wanted in vocabulary.others if wanted in samples]
         parts[name] = EnginePart(running, waiting, tokens[0] if tokens else None, (*tokens, *others))
     return EngineReading(vocabulary.kind, parts)
-
-
-def _demand(vocabulary: _Vocabulary) -> Iterable[str]:
-    return (vocabulary.running, vocabulary.waiting)
 
 
 def _requests(value: float) -> int:

@@ -71,7 +71,7 @@ def find_endpoints(processes: Mapping[int, KnownProcess], meeting_ports: Iterabl
         process = processes[front]
         if not shares_namespace(front, "net"):
             continue
-        ports = listening_ports(front) - set(meeting_ports)
+        ports = {one.local_port for one in listening_sockets(front)} - set(meeting_ports)
         if server is not None:
             ports &= {read_port(process.arguments, server)}
         path = _TRTLLM_PATH if server == "trtllm-serve" else "/metrics"
@@ -129,11 +129,6 @@ def find_members(processes: Mapping[int, KnownProcess], top: int) -> list[KnownP
         if len(members) > _MEMBERS_LIMIT:
             break
     return sorted(members[:_MEMBERS_LIMIT], key=lambda p: (p.start_time, p.pid))
-
-
-def listening_ports(pid: int) -> frozenset[int]:
-    """Return the TCP ports on which a process listens."""
-    return frozenset(one.local_port for one in listening_sockets(pid))
 
 
 def find_listener(processes: Mapping[int, KnownProcess], port: int) -> KnownProcess | None:

@@ -273,12 +273,16 @@ def _read_fdinfo(pid: int, descriptor: int) -> bytes:
     return read_small(f"/proc/{pid}/fdinfo/{descriptor}", 512) or b""
 
 
+def read_flags(pid: int, descriptor: int) -> int | None:
+    """Return the flags with which a descriptor was opened (open(2)); None if unreadable."""
+    lines = _read_fdinfo(pid, descriptor).splitlines()
+    return next((int(line.split()[1], 8) for line in lines if line.startswith(b"flags:")), None)
+
+
 def access_mode(pid: int, descriptor: int) -> bool | None:
     """True if a descriptor is open for writing, False if only for reading; None if unreadable."""
-    for line in _read_fdinfo(pid, descriptor).splitlines():
-        if line.startswith(b"flags:"):
-            return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
-    return None
+    flags = read_flags(pid, descriptor)
+    return flags & os.O_ACCMODE != os.O_RDONLY if flags is not None else None
 
 
 def has_locked(pid: int, descriptor: int) -> bool:

@@ -150,12 +150,13 @@ def parse_deepspeed_config(config: object, source: str, version: str | None = No
     overlap = _flag(zero, "overlap_comm")
     if overlap is None and zero.get("overlap_comm") is None:
         overlap = stage == 3 if stage is not None else None
-    dtype = _dtype(config)
+    dtype, bucket = _dtype(config), "reduce_bucket_size"
     return DeepSpeedSettings(
         source=source,
         stage=stage,
         overlap_comm=overlap,
-        reduce_bucket_size=_bucket(zero, "reduce_bucket_size"),
+        # In elements; DeepSpeed's default is 5e8.
+        reduce_bucket_size=500_000_000 if zero.get(bucket) is None else _whole(zero, bucket),
         dtype=dtype,
         check_grad_overflow=_check(config, dtype, parse_release(version)),
         gradient_accumulation_steps=_whole(config, "gradient_accumulation_steps"),
@@ -204,11 +205,6 @@ def _whole(config: Mapping[str, object], name: str) -> int | None:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     return int(value) if abs(value) < 2**63 else None
-
-
-def _bucket(config: Mapping[str, object], name: str) -> int | None:
-    """Return the size of a bucket in elements (DeepSpeed's default is 5e8); None if not known."""
-    return 500_000_000 if config.get(name) is None else _whole(config, name)
 
 
 _VERSION = re.compile(rb"DeepSpeed info: version=(\d[\w.+-]{0,40})")

@@ -15,10 +15,11 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hangwatch.model.capture import Gap
 from hangwatch.model.telemetry import LoggedStep
+from hangwatch.sources.proc.blocking import read_flags
 from hangwatch.sources.proc.files import read_arguments, read_link, read_small
 from hangwatch.sources.proc.sockets import read_descriptors
 from hangwatch.training.sources.follow import Follower
@@ -51,7 +52,7 @@ def find_open_files(pid: int) -> Iterator[WrittenFile]:
             status = Path(f"/proc/{pid}/fd/{descriptor}").stat()
         except OSError:
             continue
-        flags = _read_flags(pid, descriptor)
+        flags = read_flags(pid, descriptor) or 0
         if stat.S_ISREG(status.st_mode) and flags & _WRITING and not path.endswith(" (deleted)"):
             yield WrittenFile(Path(path), (status.st_dev, status.st_ino), not flags & os.O_APPEND)
 
@@ -75,13 +76,6 @@ def find_directories(pid: int, configured: Iterable[str | None]) -> tuple[Path, 
             data = read_small(str(home / argument), _CONFIG_LIMIT_BYTES) or b""
             found += [name.decode(errors="replace") for _, name in _YAML.findall(data)]
     return tuple(dict.fromkeys(home / name for name in found))
-
-
-def _read_flags(pid: int, descriptor: int) -> int:
-    """Return how a descriptor was opened; as if only for reading if the kernel does not tell."""
-    data = read_small(f"/proc/{pid}/fdinfo/{descriptor}", 4096) or b""
-    found = re.search(rb"^flags:\s+([0-7]+)", data, re.MULTILINE)
-    return int(found.group(1), 8) if found else 0
 
 
 FILES_LIMIT = 256
@@ -109,10 +103,6 @@ class WatchedRank(NamedTuple):
     probed: bool = False
 
 
-class _Stream(Protocol):
-    def feed(self, data: bytes, at_ns: int) -> list[LoggedStep]: ...
-
-
 class _Followed:
     """A followed file and the parser of its content."""
 
@@ -129,7 +119,7 @@ class _Followed:
             found += self.stream.feed(data, at_ns)
         return found
 
-    def _new_stream(self) -> _Stream:
+    def _new_stream(self) -> EventStream | LogStream:
         kind = EventStream if _EVENTS in self.path.name else LogStream
         return kind(str(self.path), self.rank)
 

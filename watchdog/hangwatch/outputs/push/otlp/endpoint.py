@@ -17,25 +17,20 @@ from typing import Any
 from prometheus_client import Metric
 
 from hangwatch import __version__
-from hangwatch.model.errors import PlainError
 from hangwatch.outputs.push.notifications import Notification
-from hangwatch.outputs.push.transports import ACCEPTED, TIMEOUT_S, Attempt, judge_status
+from hangwatch.outputs.push.transports import ACCEPTED, TIMEOUT_S, Attempt, PushError, judge_status
 
 #: Identifies this process of the agent in all it sends.
 _INSTANCE = str(uuid.uuid4())
 _INSTALL = "pip install 'opentelemetry-sdk>=1.45' 'opentelemetry-exporter-otlp-proto-http>=1.45'"
 
 
-class OtlpError(PlainError):
-    """OpenTelemetry is not installed; the message is one line with the repair."""
-
-
 def check_installed() -> None:
-    """Raise ``OtlpError`` if the extra ``otel`` is missing."""
+    """Raise ``PushError`` if the extra ``otel`` is missing."""
     try:
         import opentelemetry.exporter.otlp.proto.http._log_exporter  # noqa: F401
     except ImportError:
-        raise OtlpError(f"OpenTelemetry is not installed; run: {_INSTALL}") from None
+        raise PushError(f"OpenTelemetry is not installed; run: {_INSTALL}") from None
 
 
 class OtlpEndpoint:
