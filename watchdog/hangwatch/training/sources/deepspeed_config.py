@@ -150,13 +150,15 @@ def parse_deepspeed_config(config: object, source: str, version: str | None = No
     overlap = _flag(zero, "overlap_comm")
     if overlap is None and zero.get("overlap_comm") is None:
         overlap = stage == 3 if stage is not None else None
-    dtype, bucket = _dtype(config), "reduce_bucket_size"
+    bucket = _whole(zero, "reduce_bucket_size")
+    if bucket is None and zero.get("reduce_bucket_size") is None:
+        bucket = 500_000_000  # elements
+    dtype = _dtype(config)
     return DeepSpeedSettings(
         source=source,
         stage=stage,
         overlap_comm=overlap,
-        # In elements; DeepSpeed's default is 5e8.
-        reduce_bucket_size=500_000_000 if zero.get(bucket) is None else _whole(zero, bucket),
+        reduce_bucket_size=bucket,
         dtype=dtype,
         check_grad_overflow=_check(config, dtype, parse_release(version)),
         gradient_accumulation_steps=_whole(config, "gradient_accumulation_steps"),
