@@ -23,7 +23,8 @@ class SimulatedJob:
     """A job whose ranks take steps. ``work``: by step and rank, 1.0 is usual. ``noise``: sigma of each piece of work.
 
     ``shape``: ``ddp`` (four buckets, asynchronous), ``sync`` (one blocking all-reduce), ``tp`` (pairs within data parallel),
-    ``fsdp`` (gathers, then reduces, blocking). ``before``: what a rank does alone before a step, joined by all in a barrier.
+    ``fsdp`` (gathers, then reduces, blocking), ``pp`` (two stages, the second has more work), ``grid`` (rows of three within
+    columns, seldom a barrier). ``before``: what a rank does alone before a step, joined by all in a barrier.
     """
 
     size: int
@@ -73,8 +74,24 @@ class SimulatedJob:
             self._join("tp", [(rank, rank + 1) for rank in range(0, self.size, 2)])
         self._join("dp", [tuple(range(place, self.size, 2)) for place in (0, 1)])
 
-    def _compute(self, step: int, part: float) -> None:
-        for rank in range(self.size):
+    def _grid(self, step: int, everybody: list[tuple[int, ...]]) -> None:
+        for _ in range(4):
+            self._compute(step, 0.25)
+            self._join("row", [(rank, rank + 1, rank + 2) for rank in range(0, self.size, 3)])
+        self._join("column", [tuple(range(place, self.size, 3)) for place in range(3)])
+        if step % 50 == 0:
+            self._join("barrier", everybody)
+
+    def _pp(self, step: int, everybody: list[tuple[int, ...]]) -> None:
+        stages = [tuple(range(stage, self.size, 2)) for stage in (0, 1)]
+        for part, stage in zip((0.3, 0.6), stages, strict=True):
+            self._compute(step, part, stage)
+            self._join("p2p", [(rank, rank + 1) for rank in stages[0]])
+        self._join("dp", stages)
+        self._join("loss", everybody)
+
+    def _compute(self, step: int, part: float, ranks: Sequence[int] = ()) -> None:
+        for rank in ranks or range(self.size):
             noise = self._random.lognormvariate(0, self.noise)
             self._at[rank] += STEP_NS * part * self.work(step, rank) * noise
 

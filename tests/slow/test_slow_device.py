@@ -22,9 +22,9 @@ from nccl_dumps import nccl_dump, nccl_entry
 STEPS = 60
 
 
-def follow(shape: str, work: Work, looks: int = 3) -> LateRank | None:
-    """Who is found in a job of four ranks that is looked at each 20 steps; what is in flight comes with the next look."""
-    streams = as_timed(SimulatedJob(4, shape, work, steps=STEPS + 20 * looks).run())
+def follow(shape: str, work: Work, looks: int = 3, size: int = 4) -> LateRank | None:
+    """Who is found in a job that is looked at each 20 steps; what is in flight comes with the next look."""
+    streams = as_timed(SimulatedJob(size, shape, work, steps=STEPS + 20 * looks).run())
     windows, following = Windows(), Following()
     windows.keep([Process(rank, rank, 0.0) for rank in streams])
     for at in range(1, looks + 1):
@@ -50,6 +50,14 @@ def test_the_rank_that_waits_least(shape: str, share: float) -> None:
     assert found.late_ns < 1.1 * share * STEP_NS
     assert found.most_ns >= max(found.late_ns, 0.8 * share * STEP_NS)
     assert f"{found.late_ns / 1e6:.3g}" in describe(found).says
+
+
+def test_groups_that_are_equally_large() -> None:
+    """Tensor parallel groups as large as data parallel ones: a rank that is late in its row makes its column late."""
+    assert follow("grid", lambda _step, _rank: 1.0, size=9) is None
+    found = follow("grid", slow(4, 0.3), size=9)
+    assert found is not None
+    assert (found.rank, found.waiting) == (4, (1, 7))
 
 
 def test_a_delay_that_is_waited_for_again_counts_once() -> None:
@@ -95,10 +103,38 @@ def test_dumps(tmp_path: Path) -> None:
     assert (found.rank, found.waiting, found.of_steps) == (2, (0, 1, 3), STEPS - 3)
 
 
-def _timed_entry(call: Call, at: int) -> dict[str, object]:
+@pytest.mark.parametrize("late", [None, 3])
+def test_sends_and_receives(tmp_path: Path, late: int | None) -> None:
+    """A stage that works longer than the same one of other replicas is named; not those that wait to receive from it.
+
+    Sends and receives that are launched together have no times of their own.
+    """
+    numbers = {
+        name: str(at)
+        for at, name in enumerate([("loss", 0), ("dp", 0), ("dp", 1), *(("p2p", r) for r in (0, 2, 4, 6))])
+    }
+    streams = as_timed(SimulatedJob(8, "pp", slow(late, 0.4) if late else lambda *_: 1.0, steps=STEPS).run())
+    groups = {numbers[call.group]: ("", str(list(call.members))) for calls in streams.values() for call in calls}
+    for rank, calls in streams.items():
+        entries: list[dict[str, object]] = []
+        for call in calls:
+            group = {"group": (numbers[call.group], ""), "pg_id": int(numbers[call.group])}
+            if call.name == "p2p":
+                op = f"nccl:{'send' if call.seq % 2 == rank % 2 else 'recv'} 0{'->' if call.seq % 2 else '<-'}1"
+                sent = nccl_entry(seq=call.seq, op=op, state="scheduled", record_id=len(entries), p2p=True, **group)
+                entries += [sent, _timed_entry(call, len(entries) + 1, op="nccl:coalesced", sizes=(), **group)]
+            else:
+                entries.append(_timed_entry(call, len(entries), seq=call.seq, **group))
+        (tmp_path / f"dump_{rank}").write_bytes(pickle.dumps(nccl_dump(*entries, groups=groups)))
+    found = diagnose_artifacts(read_artifacts(tmp_path, lambda _done, _total: None)).lateness
+    assert (found.rank if found is not None else None) == late
+    assert found is None or found.waiting == ((1, 5, 7) if late else ())
+
+
+def _timed_entry(call: Call, at: int, **fields: object) -> dict[str, object]:
     assert call.left_ns is not None
     times = {"duration_ms": (call.left_ns - call.at_ns) / 1e6, "time_discovered_completed_ns": call.left_ns}
-    return {**nccl_entry(seq=at, created_ns=call.at_ns), **times}
+    return {**nccl_entry(**{"seq": at, "record_id": at, "created_ns": call.at_ns, **fields}), **times}
 
 
 def test_times_of_a_dump() -> None:
@@ -108,8 +144,8 @@ def test_times_of_a_dump() -> None:
         {**nccl_entry(seq=2, created_ns=7), "duration_ms": float("nan")},
         nccl_entry(seq=3, created_ns=7),
     ]
-    operations, times = parse_timed({"entries": entries}, beat_groups=(), world_size=2)
-    assert times == (DeviceTime(9, 500_000), None, None)
-    assert [one.op for one in operations] == ["all_reduce"] * 3
+    timed = parse_timed({"entries": entries}, beat_groups=(), world_size=2)
+    assert timed.times == (DeviceTime(9, 500_000), None, None)
+    assert [one.op for one in timed.operations] == ["all_reduce"] * 3
     untimed = [nccl_entry(seq=1), "broken"]
-    assert parse_timed({"entries": untimed}, beat_groups=(), world_size=2)[1] == ()
+    assert parse_timed({"entries": untimed}, beat_groups=(), world_size=2).times == ()

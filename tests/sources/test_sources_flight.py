@@ -15,7 +15,8 @@ from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.collectives import FlightRecord, Group, GroupProgress
 from hangwatch.sources.flight.entries import parse_peer, split_name
 from hangwatch.sources.flight.groups import parse_ranks
-from hangwatch.sources.flight.recorder import FlightFormatError, load_pickle, merge_flights, parse_flight, progress_of
+from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
+from hangwatch.sources.flight.recorder import merge_flights, parse_flight, progress_of
 from hangwatch.sources.flight.transport import decode_newest, parse_http_body
 
 NVRX = Path(__file__).resolve().parents[3] / "shared" / "data" / "nvrx-fr"

@@ -20,6 +20,8 @@ _read_place, _read_number = Struct("I").unpack_from, Struct("q").unpack_from
 DEFAULT_GROUP = "default_pg"
 #: Operations that complete on no rank before all members have joined; a root may be done with a broadcast long before that.
 TAKES_ALL = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+#: What stands for the launch of several operations at once (``sources/flight/coalescing.py``).
+COALESCED = "coalesced"
 
 
 class Group(msgspec.Struct, frozen=True, order=True, dict=True):
@@ -276,6 +278,13 @@ class Completion(msgspec.Struct, frozen=True, array_like=True):
     at_ns: int
 
 
+class Timed(msgspec.Struct, frozen=True):
+    """Operations as they were launched, and the time of each on its device."""
+
+    operations: OperationColumns
+    times: tuple[DeviceTime | None, ...]
+
+
 class FlightRecord(msgspec.Struct, frozen=True):
     """What one rank's flight recorder holds: operations in order of record id (a ring: the oldest may be gone).
 
@@ -286,7 +295,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     - ``whole``: a group that it lacks was never used; else the ring may have lost it.
     - ``newest_ns``: the latest time of any entry (enqueued, found started or found completed); None if not known.
     - ``completions``: in dumps, when the last collectives of all members were found completed.
-    - ``times``: in dumps, of each operation on its device; empty if torch has timed none.
+    - ``timed``: in dumps, the same with times on the device; None if torch has timed none.
     """
 
     at_ns: int
@@ -298,7 +307,7 @@ class FlightRecord(msgspec.Struct, frozen=True):
     whole: bool = True
     newest_ns: int | None = None
     completions: tuple[Completion, ...] = ()
-    times: tuple[DeviceTime | None, ...] = ()
+    timed: Timed | None = None
 
     @property
     def blank(self) -> bool:

@@ -32,7 +32,7 @@ from statistics import fmean, median, quantiles
 
 import msgspec
 
-from hangwatch.slow.timeline import Meeting, Streams, Timeline
+from hangwatch.slow.timeline import Meeting, Pipelines, Streams, Timeline, find_linked, find_pipelines
 
 #: A rank is named for this share of a step at least: the machine's own noise makes one rank that late for a while.
 MIN_SHARE = 0.03
@@ -43,6 +43,7 @@ _PARTS = (12, 6)
 #: The median of five steps ignores two, such as a checkpoint and an evaluation.
 _PART_STEPS = 5
 _MIN_PARTS = 3
+LEAST_STEPS = _PART_STEPS * _MIN_PARTS
 #: In this share of the parts since it became late.
 _MOST_PARTS = 0.75
 #: The second may have half the excess of the first; if it has more, several ranks are late.
@@ -84,13 +85,13 @@ class LateRank(msgspec.Struct, frozen=True):
         return 1 / (1 - self.lost) - 1
 
 
-def find_late(streams: Streams, *, one_clock: bool = False) -> LateRank | None:
+def find_late(streams: Streams, *, one_clock: bool = False, pipelines: Pipelines | None = None) -> LateRank | None:
     """Return who made the job late; None if there is too little to compare.
 
-    ``one_clock``: all times are known to be by one clock.
+    ``one_clock``: all times are known to be by one clock. ``pipelines``: of these ranks, if the calls do not tell.
     """
     timeline = Timeline(streams, one_clock=one_clock)
-    classes = list(find_peers(timeline))
+    classes = list(find_peers(timeline, pipelines or find_pipelines(timeline.calls)))
     judged = [one for peers in classes if (one := _judge(timeline, peers)) is not None]
     if not judged:
         return None
@@ -194,34 +195,20 @@ class Peers:
         return [own - usual for own, usual in zip(self._own[rank], self._usual, strict=True)]
 
 
-def find_peers(timeline: Timeline) -> Iterator[Peers]:
+def find_peers(timeline: Timeline, pipelines: Pipelines) -> Iterator[Peers]:
     """Yield the classes of peers, the largest first; each rank is in one at most."""
-    groups: set[tuple[int, ...]] = set()
-    linked: set[tuple[int, ...]] = set()
     # Members are compared once a group and rank: of thousands that takes as long as the rest.
-    distinct = {(id(call.members), call.p2p): call for calls in timeline.calls.values() for call in calls}
-    for call in distinct.values():
-        (linked if call.p2p else groups).add(call.members)
-    pipelines = _components(linked)
+    distinct = {id(call.members): call.members for calls in timeline.calls.values() for call in calls if not call.p2p}
+    groups = set(distinct.values())
     # Without pipelines all ranks that are linked by groups may be peers, also if no group has all of them.
-    wide = set() if linked else {tuple(sorted(one)) for one in set(_components(groups).values())}
+    wide = set() if pipelines.of else {tuple(sorted(one)) for one in set(find_linked(groups).values())}
     placed: set[int] = set()
     for members in sorted(groups | wide, key=lambda one: (-len(one), one)):
-        alone = len({pipelines.get(rank, rank) for rank in members}) == len(members)
-        if len(members) < MIN_PEERS or not alone or placed & set(members):
+        if len(members) < MIN_PEERS or not pipelines.are_apart(members) or placed & set(members):
             continue
         if (places := _align(timeline, members)) is not None:
             placed |= set(members)
             yield Peers(timeline, places)
-
-
-def _components(groups: set[tuple[int, ...]]) -> dict[int, frozenset[int]]:
-    """Return the ranks that are linked with each rank."""
-    found: dict[int, frozenset[int]] = {}
-    for group in groups:
-        merged = frozenset(group).union(*(found.get(rank, ()) for rank in group))
-        found.update(dict.fromkeys(merged, merged))
-    return found
 
 
 def _align(timeline: Timeline, members: Sequence[int]) -> Mapping[int, Sequence[int]] | None:
@@ -242,7 +229,7 @@ def _align(timeline: Timeline, members: Sequence[int]) -> Mapping[int, Sequence[
 def _judge(timeline: Timeline, peers: Peers) -> LateRank | None:
     """Return who of these peers was late; None if there are too few steps."""
     steps = len(peers.steps)
-    if steps < _PART_STEPS * _MIN_PARTS:
+    if steps < LEAST_STEPS:
         return None
     excess = {rank: peers.excess(rank) for rank in peers.ranks}
     step_ns = peers.step_ns()

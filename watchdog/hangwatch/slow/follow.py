@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hangwatch.model.collectives import DeviceTime, OperationColumns, Operations
 from hangwatch.model.live import LastToJoin
 from hangwatch.slow.arrival import LateRank
-from hangwatch.slow.flight import MOST_CALLS, make_calls, on_one_clock
+from hangwatch.slow.flight import MOST_CALLS, count_ended, make_calls, on_one_clock
 from hangwatch.slow.last import find_last
 from hangwatch.slow.sampling import find_late_among, find_waited
 from hangwatch.slow.timeline import Call, Streams, find_period
@@ -39,7 +39,7 @@ class Window:
 
         ``times``: of operations on a device. What has none yet is taken in later, with all that comes after.
         """
-        ended = next((place for place, time in enumerate(times) if time is None), len(operations))
+        ended = count_ended(operations, times)
         records = _records(operations)[:ended]
         if not len(records) or records[-1] == self.last:
             return

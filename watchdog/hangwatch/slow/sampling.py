@@ -13,8 +13,8 @@ from statistics import median
 import msgspec
 
 from hangwatch.slow.arrival import MIN_PEERS, MIN_SHARE, LateRank, find_late
-from hangwatch.slow.flight import MOST_CALLS, of_largest_groups, on_one_clock
-from hangwatch.slow.timeline import Call, Streams, are_on_device
+from hangwatch.slow.flight import MOST_CALLS, P2P, of_largest_groups, on_one_clock
+from hangwatch.slow.timeline import Call, Streams, are_on_device, find_pipelines
 
 #: So many ranks show what is usual; more would only take longer.
 _ENOUGH = 32
@@ -92,7 +92,10 @@ def unpack_calls(sent: SentCalls) -> list[Call]:
     try:
         for group, name, seq, at_ns, left_ns in columns:
             key, members = sent.groups[group]
-            calls.append(Call(key, seq, members, sent.names[name], at_ns, left_ns, on_device=left_ns is not None))
+            called = sent.names[name]
+            calls.append(
+                Call(key, seq, members, called, at_ns, left_ns, p2p=called == P2P, on_device=left_ns is not None)
+            )
     except IndexError as error:
         raise ValueError("refers to what is not in its tables") from error
     return calls
@@ -103,14 +106,15 @@ def find_late_among(streams: Streams, *, one_clock: bool) -> LateRank | None:
 
     ``streams``: each rank's calls by its own clock.
     """
-    streams = of_largest_groups(on_one_clock(streams))
+    pipelines = find_pipelines(streams)
+    streams = of_largest_groups(on_one_clock(streams), pipelines)
     known: dict[Hashable, tuple[int, ...]] = {}
     for calls in streams.values():
         for call in calls:
             if call.group not in known:
                 known[call.group] = tuple(rank for rank in call.members if rank in streams)
     compared = {rank: [_only(call, known[call.group]) for call in calls] for rank, calls in streams.items()}
-    found = find_late(compared, one_clock=one_clock)
+    found = find_late(compared, one_clock=one_clock, pipelines=pipelines)
     if found is None or found.rank is None:
         return found
     seen = sorted({found.rank, *found.waiting})

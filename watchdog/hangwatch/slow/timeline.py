@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, compress
 
@@ -49,6 +49,35 @@ OwnTimes = Mapping[int, Mapping[int, float]]
 def are_on_device(streams: Streams) -> bool:
     """Return whether the calls were made on devices; then all were, because the records of a job are of one backend."""
     return next((calls[0].on_device for calls in streams.values() if calls), False)
+
+
+def find_linked(groups: Iterable[tuple[int, ...]]) -> dict[int, frozenset[int]]:
+    """Return the ranks that groups link with each rank, directly or through others."""
+    found: dict[int, frozenset[int]] = {}
+    for group in groups:
+        merged = frozenset(group).union(*(found.get(rank, ()) for rank in group))
+        found.update(dict.fromkeys(merged, merged))
+    return found
+
+
+class Pipelines:
+    """``of``: by rank, the pipeline that it is a stage of. Stages have different work by design, so they are no peers."""
+
+    def __init__(self, of: Mapping[int, frozenset[int]]) -> None:
+        self.of = of
+        self._apart: dict[tuple[int, ...], bool] = {}
+
+    def are_apart(self, members: tuple[int, ...]) -> bool:
+        """Return whether no two of these ranks are stages of one pipeline."""
+        if members not in self._apart:
+            self._apart[members] = len({self.of.get(rank, rank) for rank in members}) == len(members)
+        return self._apart[members]
+
+
+def find_pipelines(streams: Streams) -> Pipelines:
+    """Return the pipelines: ranks that send to each other are stages of one."""
+    sends = (call for calls in streams.values() for call in calls if call.p2p)
+    return Pipelines(find_linked({id(call.members): call.members for call in sends}.values()))
 
 
 class Meeting:

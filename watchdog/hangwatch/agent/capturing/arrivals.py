@@ -23,7 +23,8 @@ from hangwatch.model.stacks import TaskStack
 from hangwatch.slow.follow import Process, Windows
 from hangwatch.sources.connections.transfers import LinkMeter
 from hangwatch.sources.discovery.rank_processes import read_rank_process
-from hangwatch.sources.flight.recorder import FlightFormatError, has_unrecorded, parse_timed, times_operations
+from hangwatch.sources.flight.pickles import FlightFormatError
+from hangwatch.sources.flight.recorder import has_unrecorded, parse_timed, times_operations
 from hangwatch.sources.flight.transport import RawDump, decode_newest, fetch_dump
 from hangwatch.sources.proc.delays import DelayMeter
 from hangwatch.sources.stacks import source_lines
@@ -95,10 +96,10 @@ class Arrivals:
         """Take in what is new in a record, and return how many entries it has."""
         try:
             new, entries = decode_newest(dump.data, self.windows.last(process))
-            operations, times = parse_timed(new, beat_groups=beat.groups, world_size=beat.world_size)
+            timed = parse_timed(new, beat_groups=beat.groups, world_size=beat.world_size)
         except FlightFormatError:
             return 0
-        self.windows.add(process, operations, times)
+        self.windows.add(process, timed.operations, timed.times)
         return entries
 
     async def count(self, do: Callable[[], _T]) -> _T:

@@ -18,10 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from hangwatch.model.collectives import Operation
-
-#: Name of the entry that stands for the launch.
-COALESCED = "coalesced"
+from hangwatch.model.collectives import COALESCED, Operation
 
 
 def settle_batches(operations: Sequence[Operation], completed: Mapping[str, int]) -> list[Operation]:

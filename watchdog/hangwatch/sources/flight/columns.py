@@ -17,8 +17,8 @@ from operator import itemgetter
 from typing import cast
 
 from hangwatch.analysis.operations.histories import condense, make_columns
-from hangwatch.model.collectives import TAKES_ALL, Completion, Group, Operation, OperationColumns
-from hangwatch.sources.flight.coalescing import COALESCED, settle_batches
+from hangwatch.model.collectives import COALESCED, TAKES_ALL, Completion, Group, Operation, OperationColumns
+from hangwatch.sources.flight.coalescing import settle_batches
 from hangwatch.sources.flight.entries import (
     FRAMES_LIMIT,
     WITH_EVENTS,

@@ -17,18 +17,13 @@ import msgspec
 
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Gap
-from hangwatch.model.collectives import DeviceTime, FlightRecord, Group, GroupProgress, Operation, OperationColumns
+from hangwatch.model.collectives import DeviceTime, FlightRecord, Group, GroupProgress, Operation, Timed
 from hangwatch.sources.flight.columns import Entries, parse_entries
 from hangwatch.sources.flight.entries import parse_number
 from hangwatch.sources.flight.groups import GroupTable, parse_config
-from hangwatch.sources.flight.pickles import FlightFormatError, load_pickle
+from hangwatch.sources.flight.pickles import FlightFormatError
 from hangwatch.sources.flight.transport import RawDump, fetch_dump
 from hangwatch.sources.proc.files import read_stat
-
-__all__ = [
-    "TIMING", "FlightFormatError", "fetch_flight", "has_unrecorded", "load_pickle", "merge_flights", "parse_flight",
-    "parse_timed", "progress_of", "times_operations",
-]  # fmt: skip
 
 _SOURCE = "flight recorder"
 _ENTRIES_LIMIT = 200_000
@@ -63,7 +58,7 @@ def parse_flight(
         progress = _map_progress(status, groups, parsed.groups, beat_groups)
     settled = parsed.settle({one.group.name: one.completed for one in progress if status is not None})
     progress = [_mark(one, one.group.name in parsed.mixed) for one in progress]
-    times = _device_times(entries, parsed) if columns and settled is parsed.operations else ()
+    timed = Timed(parsed.operations, _device_times(entries, parsed)) if columns else None
     version = dump.get("version")
     return FlightRecord(
         at_ns=at_ns,
@@ -75,7 +70,7 @@ def parse_flight(
         whole=status is not None or not wrapped,
         newest_ns=parsed.newest_ns,
         completions=parsed.completions() if columns else (),
-        times=times if any(times) else (),
+        timed=timed if timed is not None and any(timed.times) else None,
     )
 
 
@@ -176,13 +171,13 @@ def times_operations(variables: Mapping[str, str]) -> bool:
 
 def parse_timed(
     dump: Mapping[str, object], *, beat_groups: Sequence[BeatGroup], world_size: int | None
-) -> tuple[OperationColumns, tuple[DeviceTime | None, ...]]:
+) -> Timed:
     """Return the operations of a dump, and the time of each on its device; no times on Gloo, or if an entry cannot be used.
 
     Raises ``FlightFormatError`` if it is no dump at all.
     """
     entries, parsed, _ = _parse_entries(dump, beat_groups, world_size)
-    return parsed.operations, _device_times(entries, parsed)
+    return Timed(parsed.operations, _device_times(entries, parsed))
 
 
 def _device_times(entries: Sequence[Any], parsed: Entries) -> tuple[DeviceTime | None, ...]:

@@ -14,10 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import re
+import socket
 import time
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -245,37 +250,21 @@ async def _ask_worker_server(path: str, handlers: Sequence[str]) -> bytes:
 
 def parse_http_body(answer: bytes) -> bytes:
     """Return the body of a whole HTTP/1.1 answer. Raises ``FlightFormatError`` for another status, or if it was cut."""
-    head, separator, body = answer.partition(b"\r\n\r\n")
-    lines = head.split(b"\r\n")
-    status = lines[0].split()
-    if not separator or len(status) < 2 or not status[0].startswith(b"HTTP/1."):
-        raise FlightFormatError("the answer is not HTTP")
-    if status[1] != b"200":
-        raise FlightFormatError(f"the answer is HTTP {status[1].decode(errors='replace')[:20]}")
-    headers = {
-        name.strip().lower(): value.strip().lower() for name, _, value in (line.partition(b":") for line in lines[1:])
-    }
-    if b"chunked" in headers.get(b"transfer-encoding", b""):
-        return _join_chunks(body)
-    length = headers.get(b"content-length", b"")
-    if length.isdigit() and len(body) < int(length):
-        raise FlightFormatError(f"the answer was cut after {len(body)} of {int(length)} bytes")
+    response = HTTPResponse(cast("socket.socket", _Answered(answer)))
+    try:
+        response.begin()
+        body = response.read()
+    except HTTPException as error:
+        raise FlightFormatError(f"the answer is not whole, or not HTTP: {error}") from None
+    if response.status != HTTPStatus.OK:
+        raise FlightFormatError(f"the answer is HTTP {response.status}")
     return body
 
 
-def _join_chunks(body: bytes) -> bytes:
-    """Return a body that came in chunked transfer coding."""
-    joined: list[bytes] = []
-    at = 0
-    while True:
-        end = body.find(b"\r\n", at)
-        try:
-            size = int(body[at:end].split(b";")[0], 16) if end > 0 else -1
-        except ValueError:
-            size = -1
-        if size < 0 or end + 2 + size > len(body):
-            raise FlightFormatError("the answer was cut")
-        if size == 0:
-            return b"".join(joined)
-        joined.append(body[end + 2 : end + 2 + size])
-        at = end + 4 + size
+class _Answered(NamedTuple):
+    """What http.client needs of a socket."""
+
+    answer: bytes
+
+    def makefile(self, _mode: str) -> io.BytesIO:
+        return io.BytesIO(self.answer)
