@@ -54,15 +54,21 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What replays of recorded controls say: of so many ``recorded``, and so many in all, a hang of these, by the patience.
+    """What replays of recorded controls say, of so many ``recorded``, and so many in all.
 
-    ``load``: how busy the machine was when they were recorded (``corpus.controls.Recording``), the median.
+    ``load``: how busy the machine was when they were recorded (``corpus.controls.Recording``), the median. ``called_hangs``: how
+    many were called a hang, by the patience and the family.
     """
 
     recorded: int
     controls: int
     load: float
-    called_hangs: dict[str, int]
+    called_hangs: dict[str, dict[str, int]]
+
+    @property
+    def hangs(self) -> dict[str, int]:
+        """How many were called a hang, by the patience."""
+        return {patience: sum(families.values()) for patience, families in self.called_hangs.items()}
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -263,7 +269,7 @@ def _replayed(replayed: Replayed | None) -> list[tuple[str, str, str]]:
     of = f"of {replayed.recorded}, recorded at {replayed.load:.0f} busy processes a core; {missing} not recorded yet"
     return [
         (f"hang verdicts on replayed controls, stall timeout {patience}", f"{hangs} {of}", "0")
-        for patience, hangs in replayed.called_hangs.items()
+        for patience, hangs in replayed.hangs.items()
     ]
 
 
