@@ -13,6 +13,7 @@ import pytest
 from hangwatch.model.beats import BEAT_VERSION, Beat
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.beats.files import BeatReader, remove_leftovers
+from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.proc.files import read_stat, start_time_s
 from support import wait_for
 
@@ -74,7 +75,7 @@ def test_last_beats_are_those_of_the_very_process(run_dir: Path) -> None:
     before = msgspec.structs.replace(make_beat(), pid=gone, start_ticks=500, ended=True)
     write(run_dir, before)
     write(run_dir, make_beat())
-    reader = BeatReader(run_dir)
+    reader = NodeBeats(run_dir)
     assert reader.last_of([RankIdentity(3, gone, started(500))]) == {}  # nothing was read yet
     reader.read()
     assert reader.last_of([RankIdentity(3, gone, started(500))]) == {gone: before}
@@ -86,7 +87,7 @@ def test_last_beat_of_a_pid_that_was_given_away_again(run_dir: Path) -> None:
     """The process of now has our pid; the one before it is known by its start."""
     before = make_beat(start_ticks=1)
     write(run_dir, before)
-    reader = BeatReader(run_dir)
+    reader = NodeBeats(run_dir)
     assert reader.read() == ({}, ())
     assert reader.last_of([RankIdentity(3, os.getpid(), started(1))]) == {os.getpid(): before}
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trainings import RECORDED, ZERO2, cause_of, judge, read_lines, recorded, series, steps
+from trainings import RECORDED, ZERO2, cause_of, judge, read_lines, recorded, series, steps, verdict_on
 
-from hangwatch.diagnosis.training import diagnose_training
 from hangwatch.model.telemetry import LoggedStep, RankSteps, TrainerSettings, TrainingSeries
+from hangwatch.training.analysis.case import build_training_case
 from hangwatch.training.analysis.learning import EVIDENCE_STEPS, read_learning
 
 NAN, INF = math.nan, math.inf
@@ -41,7 +41,7 @@ def test_recorded_beats_get_their_cause(fault: str) -> None:
     """What a probe read in real runs under transformers 4.57.6, merged with the output, as their bundles hold it."""
     data = (RECORDED / f"transformers-4.57.6-beats-{fault}.json").read_bytes()
     reported = msgspec.convert(msgspec.json.decode(data)["training"], TrainingSeries, strict=False)
-    assert cause_of(diagnose_training(reported, 1)) == _RECORDED[fault]
+    assert cause_of(verdict_on(reported, 1)) == _RECORDED[fault]
     assert reported.setups[0].versions["transformers"] == "4.57.6"
 
 
@@ -108,11 +108,13 @@ def test_lines_of_a_release_without_gradient_norms() -> None:
 def test_lines_far_apart_do_not_tell_the_order() -> None:
     """Ten steps a line: the mean is of the good ones, the norm of the last; the overlap is likely and no more."""
     lines = steps([*LEVEL, 1.7, 0, 0, 0], [1.2] * 5 + [NAN] * 4, every=10)
-    found = diagnose_training(series(lines, deepspeed=ZERO2), 8)
+    reported = series(lines, deepspeed=ZERO2)
+    case, found = build_training_case(reported, 8), verdict_on(reported, 8)
+    assert case is not None
     assert found is not None
-    assert found.case.fault.order is None
+    assert case.fault.order is None
     assert cause_of(found) == "loss-zero-overlap-comm"
-    assert "loss-nan-data-mix" in {cause.id for cause in found.verdict.alternatives}
+    assert "loss-nan-data-mix" in {cause.id for cause in found.alternatives}
 
 
 def test_a_share_of_the_loss_does_not_tell_the_order() -> None:
@@ -149,14 +151,14 @@ def test_a_rank_that_differs_in_kind_is_named() -> None:
     """One rank's own loss is NaN and the others' are finite."""
     good, bad = steps(LEVEL), steps([3.9, 3.8, NAN, NAN, NAN])
     reported = TrainingSeries(at_ns=0, steps=good, ranks=(RankSteps(1, good), RankSteps(2, bad)))
-    found = diagnose_training(reported, 3)
+    found = verdict_on(reported, 3)
     assert found is not None
-    assert found.verdict.culprit_ranks == (2,)
-    assert "rank 2" in found.verdict.summary
+    assert found.culprit_ranks == (2,)
+    assert "rank 2" in found.summary
     all_bad = TrainingSeries(at_ns=0, steps=bad, ranks=(RankSteps(1, bad),))
-    found = diagnose_training(all_bad, 2)
+    found = verdict_on(all_bad, 2)
     assert found is not None
-    assert found.verdict.culprit_ranks == ()
+    assert found.culprit_ranks == ()
 
 
 _HEALTHY = {
@@ -216,12 +218,14 @@ def test_any_series_is_judged_without_an_error(values: list[tuple], world_size: 
         LoggedStep("report", i, step=i, loss=v, grad_norm=g, learning_rate=r, skipped_steps=n, overflow=o)
         for i, (v, g, r, n, o) in enumerate(values, 1)
     )
-    found = diagnose_training(series(lines, deepspeed=ZERO2), world_size)
+    reported = series(lines, deepspeed=ZERO2)
+    case, found = build_training_case(reported, world_size), verdict_on(reported, world_size)
     if found is not None:
-        assert len(found.case.fault.bad) >= EVIDENCE_STEPS
-        assert found.verdict.kind == "silent_failure"
-        assert not found.verdict.proven
-        assert 0 < found.verdict.cause.confidence < 1  # type: ignore[union-attr]
+        assert case is not None
+        assert len(case.fault.bad) >= EVIDENCE_STEPS
+        assert found.kind == "silent_failure"
+        assert not found.proven
+        assert 0 < found.cause.confidence < 1  # type: ignore[union-attr]
 
 
 def test_the_ranks_order_changes_nothing() -> None:
@@ -231,7 +235,7 @@ def test_the_ranks_order_changes_nothing() -> None:
     verdicts = set()
     for seed in range(4):
         random.Random(seed).shuffle(ranks)
-        found = diagnose_training(TrainingSeries(at_ns=0, steps=good, ranks=tuple(ranks)), 8)
+        found = verdict_on(TrainingSeries(at_ns=0, steps=good, ranks=tuple(ranks)), 8)
         assert found is not None
-        verdicts.add(found.verdict.culprit_ranks)
+        verdicts.add(found.culprit_ranks)
     assert verdicts == {(5,)}

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from hangwatch.diagnosis.training import TrainingDiagnosis, diagnose_training
+from hangwatch.diagnosis.training import diagnose_training
+from hangwatch.model.incident import Verdict
 from hangwatch.model.telemetry import DeepSpeedSettings, LoggedStep, TrainerSettings, TrainingSeries, TrainingSetup
 
 RECORDED = Path(__file__).with_name("trainings")
@@ -68,11 +69,17 @@ def series(
     return TrainingSeries(at_ns=0, steps=tuple(lines), setups=(setup,))
 
 
-def cause_of(found: TrainingDiagnosis | None) -> str | None:
+def verdict_on(series: TrainingSeries, world_size: int | None) -> Verdict | None:
+    """The verdict on a training; None without one."""
+    found = diagnose_training(series, world_size)
+    return found[0] if found is not None else None
+
+
+def cause_of(verdict: Verdict | None) -> str | None:
     """The id of the cause, None without a finding."""
-    return found.verdict.cause.id if found is not None and found.verdict.cause is not None else None
+    return verdict.cause.id if verdict is not None and verdict.cause is not None else None
 
 
 def judge(lines: Iterable[LoggedStep], *, world_size: int = 2, **setup: object) -> str | None:
     """The cause that is named."""
-    return cause_of(diagnose_training(series(lines, **setup), world_size))  # type: ignore[arg-type]
+    return cause_of(verdict_on(series(lines, **setup), world_size))  # type: ignore[arg-type]

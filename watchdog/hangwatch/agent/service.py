@@ -31,7 +31,6 @@ from hangwatch.model.capture import Job, RankIdentity
 from hangwatch.model.incident import Incident
 from hangwatch.outputs.briefing import make_links
 from hangwatch.outputs.metrics.exposition import Metrics
-from hangwatch.outputs.metrics.view import ReceiverMetrics
 from hangwatch.outputs.push.audit import FILE as AUDIT
 from hangwatch.outputs.push.otlp.feed import MetricsFeed
 from hangwatch.outputs.push.senders import CLOSE_GRACE_S, Push, find_targets, open_endpoints
@@ -107,7 +106,7 @@ class Service:
             say=self.voice.say,
             found=self._note_job,
             settings=settings,
-            receivers=self._receivers,
+            receivers=self.push.metrics,
             ticked=self.manager.alive,
             on_peer_incident=self.on_peer_incident,
             tell_stand=self.tell_stand,
@@ -272,9 +271,6 @@ class Service:
     def _note_job(self, job: Job) -> None:
         fields = {"job": job.id, "world_size": job.world_size, "launcher": job.launcher, "command": job.command}
         self.voice.note(f"found job {job.id}", event="job_found", **fields)
-
-    def _receivers(self) -> tuple[ReceiverMetrics, ...]:
-        return self.push.metrics()
 
     async def _complete(self, incident: Incident) -> None:
         for watch in self.agent.watches():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hangwatch.diagnosis.causes import to_causes
 from hangwatch.diagnosis.registry import explain_training
 from hangwatch.model.incident import Cause, Verdict
@@ -14,21 +12,11 @@ from hangwatch.training.analysis.learning import EVIDENCE_STEPS
 from hangwatch.training.causes.lines import describe_line, describe_loss, describe_place
 
 
-@dataclass(frozen=True)
-class TrainingDiagnosis:
-    """A verdict on what training says of itself, and the case it rests on."""
+def diagnose_training(series: TrainingSeries | None, world_size: int | None) -> tuple[Verdict, int] | None:
+    """Return the verdict on a training, and when its first bad line was written (wall clock, ns).
 
-    verdict: Verdict
-    case: TrainingCase
-
-    @property
-    def onset_ns(self) -> int:
-        """When the first bad line was written (wall clock, ns)."""
-        return self.case.fault.first.at_ns
-
-
-def diagnose_training(series: TrainingSeries | None, world_size: int | None) -> TrainingDiagnosis | None:
-    """Return the diagnosis of a training; None if it learns, or if that is not known (yet)."""
+    None if it learns, or if that is not known (yet).
+    """
     case = build_training_case(series, world_size) if series is not None else None
     if case is None:
         return None
@@ -45,7 +33,7 @@ def diagnose_training(series: TrainingSeries | None, world_size: int | None) -> 
         cause=cause,
         alternatives=others,
     )
-    return TrainingDiagnosis(verdict, case)
+    return verdict, case.fault.first.at_ns
 
 
 def describe_training(series: TrainingSeries) -> str:

@@ -84,9 +84,9 @@ def _diagnose_ranks(capture: Capture, patience: Patience | None, min_wait_s: flo
 def _found_in_steps(capture: Capture) -> tuple[Verdict, int] | None:
     """Return the verdict on a job that goes on, and its onset (wall clock, ns): it learns nothing, or something is slow."""
     silent = diagnose_training(capture.training, capture.job.world_size)
-    if silent is not None:
-        return silent.verdict, silent.onset_ns
-    return diagnose_slow(capture.slow, capture.at_ns) if capture.slow is not None else None
+    if silent is not None or capture.slow is None:
+        return silent
+    return diagnose_slow(capture.slow, capture.at_ns)
 
 
 def _explained(judged: Judged) -> Diagnosis:

@@ -64,11 +64,6 @@ class Engines:
         for watch in self._all():
             await watch.close()
 
-    def of_job(self, job: FoundJob) -> tuple[EngineWatch, ...]:
-        """Return the engines whose ranks are those of a job."""
-        pids = {rank.pid for rank in job.ranks}
-        return tuple(watch for watch in self.watches.values() if not pids.isdisjoint(watch.pids))
-
     def assign(
         self, jobs: Iterable[FoundJob], before: Mapping[str, Iterable[EngineWatch]]
     ) -> dict[str, tuple[EngineWatch, ...]]:
@@ -80,8 +75,10 @@ class Engines:
         """
         owners: dict[str, str] = {}
         for job in jobs:
-            for watch in self.of_job(job):
-                owners.setdefault(watch.url, job.job.id)
+            pids = {rank.pid for rank in job.ranks}
+            for watch in self.watches.values():
+                if not pids.isdisjoint(watch.pids):
+                    owners.setdefault(watch.url, job.job.id)
         for job_id, watches in before.items():
             for watch in watches:
                 owners.setdefault(watch.url, job_id)

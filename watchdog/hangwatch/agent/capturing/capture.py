@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from hangwatch.agent.capturing.records import Beats, fetch_by_pipes, fetch_records, may_record
+from hangwatch.agent.capturing.records import fetch_by_pipes, fetch_records, may_record
 from hangwatch.agent.capturing.redact import hide_secrets
 from hangwatch.agent.capturing.relatives import add_callers, add_child_stacks, add_lock_holders
 from hangwatch.agent.capturing.servers import Beyond, find_servers, find_task_workers
@@ -28,6 +28,7 @@ from hangwatch.model.collectives import FlightRecord, call_group
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.processes import ProcessSample, ThreadSample
 from hangwatch.model.stacks import Frame, StackSample, TaskStack
+from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.connections.other_ends import Thread
 from hangwatch.sources.connections.ray_tasks import RayTask
 from hangwatch.sources.flight.recorder import has_unrecorded, progress_of
@@ -70,7 +71,7 @@ class JobCapture:
     job: Job
     ranks: Sequence[RankIdentity]
     _: KW_ONLY
-    reader: Beats | None
+    reader: NodeBeats | None
     samples: int = 2
     interval_s: float = SAMPLE_INTERVAL_S
     trail: Trail = field(default_factory=Trail)
@@ -267,11 +268,11 @@ def _with_threads(process: ProcessSample, stack: StackSample) -> ProcessSample:
     return msgspec.structs.replace(process, threads=threads)
 
 
-def _read_beats(reader: Beats | None) -> dict[int, Beat]:
+def _read_beats(reader: NodeBeats | None) -> dict[int, Beat]:
     return reader.read()[0] if reader is not None else {}
 
 
-async def _fresh_beats(reader: Beats | None, wanted: Mapping[int, int]) -> dict[int, Beat]:
+async def _fresh_beats(reader: NodeBeats | None, wanted: Mapping[int, int]) -> dict[int, Beat]:
     """Return beats written after ``wanted[pid]`` (wall clock ns); the last ones when the time is up."""
     if reader is None:
         return {}

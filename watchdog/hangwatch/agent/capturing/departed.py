@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hangwatch.agent.capturing.records import Beats
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import RankIdentity
+from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.discovery.process_table import KnownProcess
 from hangwatch.sources.discovery.roles import identify_beside
 from hangwatch.sources.proc.files import Stat, is_zombie, read_stat
@@ -21,7 +21,7 @@ _STARTED_BEFORE_S = 600.0
 
 
 def find_departed(
-    ended: Iterable[KnownProcess], ranks: Sequence[RankIdentity], reader: Beats | None
+    ended: Iterable[KnownProcess], ranks: Sequence[RankIdentity], reader: NodeBeats | None
 ) -> tuple[RankIdentity, ...]:
     """Return the last few ended processes that failed and that a process above the ranks had started.
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 
 import msgspec
 
@@ -20,10 +19,10 @@ from hangwatch.analysis.motion.samples import still_since_ns
 from hangwatch.model.beats import Beat, BeatGroup
 from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
 from hangwatch.model.collectives import FlightRecord, in_flight
-from hangwatch.model.left import Left
 from hangwatch.model.processes import ProcessSample
 from hangwatch.model.stacks import StackSample
 from hangwatch.model.transforms.clocks import shift
+from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.discovery.rank_processes import RankProcess, read_rank_process, uses_nccl
 from hangwatch.sources.flight.pipe import fetch_by_pipe, pipe_path
 from hangwatch.sources.flight.recorder import fetch_flight
@@ -37,19 +36,6 @@ RECORD_MAX_AGE_S = 60.0
 STALE_BEAT_S = 2.0
 #: An operation that is called while the record is read is no older than that.
 _SET_BACK_NS = 1_000_000_000
-
-
-class Beats(Protocol):
-    """Where beats are read: one run directory, or several as one."""
-
-    def read(self) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
-        """Return all beats by pid, and gaps for what could not be read."""
-
-    def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
-        """Return the last beats of those ``ranks`` that are gone, by pid."""
-
-    def read_left(self, ranks: Iterable[RankIdentity]) -> dict[int, Left]:
-        """Return what ``ranks`` left when their programs ended, by pid."""
 
 
 class PipedRecord(msgspec.Struct, frozen=True):
@@ -133,7 +119,7 @@ def _with_groups(beat: Beat, known: Mapping[str, BeatGroup]) -> Beat:
     return msgspec.structs.replace(beat, groups=(*beat.groups, *more))
 
 
-async def add_call_sites(capture: Capture, reader: Beats | None, ranks: Collection[int]) -> Capture:
+async def add_call_sites(capture: Capture, reader: NodeBeats | None, ranks: Collection[int]) -> Capture:
     """Return the capture with call sites in the flight records of those of ``ranks`` that are on this node.
 
     Call sites need the rank's GIL for a moment, and its CPU time, which must not be mistaken for motion. So they are

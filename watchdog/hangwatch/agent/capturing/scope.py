@@ -18,7 +18,7 @@ from hangwatch.agent.capturing.departed import find_departed
 from hangwatch.agent.capturing.hardware import add_hardware
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.native_stacks import add_native_stacks
-from hangwatch.agent.capturing.records import Beats, add_call_sites
+from hangwatch.agent.capturing.records import add_call_sites
 from hangwatch.agent.capturing.servers import find_asked
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.capturing.trail import Trail
@@ -27,6 +27,7 @@ from hangwatch.hardware.sources.registry import NodeWatch
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Capture, Gap, RankCapture, RankIdentity
 from hangwatch.model.left import Left
+from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.connections.other_ends import Connection
 from hangwatch.sources.discovery.process_table import KnownProcess
 from hangwatch.sources.proc.samples import find_living
@@ -58,7 +59,7 @@ class LocalScope:
     """
 
     ranks: LocalRanks
-    reader: Beats | None = None
+    reader: NodeBeats | None = None
     settings: Settings = field(default_factory=Settings)
     health: SourceHealth = field(default_factory=SourceHealth)
     hardware_watch: NodeWatch = field(default_factory=NodeWatch)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hangwatch.agent.capturing.local_ranks import LocalRanks
-from hangwatch.agent.capturing.records import Beats
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.member import JobFleet, name_channel, name_node
@@ -21,6 +20,7 @@ from hangwatch.exchange.opening import ExchangeChoice, open_exchange
 from hangwatch.exchange.protocol import Exchange, ExchangeError
 from hangwatch.exchange.sealed import REMEDY
 from hangwatch.exchange.tcpstore import load_torch
+from hangwatch.sources.beats.node_beats import NodeBeats
 
 #: An import of torch from a network file system at the start of a large job takes tens of seconds.
 LOADING_S = 60.0
@@ -54,7 +54,7 @@ class Fleets:
 
     choice: ExchangeChoice
     wake: Callable[[], None]
-    reader: Beats
+    reader: NodeBeats
     health: SourceHealth
     say: Callable[[str], None] = lambda _: None
     root: Callable[[], int | None] = lambda: None

@@ -18,7 +18,6 @@ from hashlib import blake2b
 
 from hangwatch.agent.capturing.arrivals import LONGEST_S
 from hangwatch.agent.capturing.local_ranks import LocalRanks
-from hangwatch.agent.capturing.records import Beats
 from hangwatch.agent.capturing.scope import LocalScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.fleet.comparison import FleetComparison
@@ -39,6 +38,7 @@ from hangwatch.model.digest import encode_digest
 from hangwatch.model.numbers import is_guest
 from hangwatch.model.transforms.packing import pack
 from hangwatch.slow.sampling import pack_calls
+from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.proc.files import node_key, node_name
 from hangwatch.sources.proc.samples import is_supervised
 
@@ -83,7 +83,7 @@ class JobFleet:
     channel: str
     name: str
     wake: Callable[[], None]
-    reader: Beats | None = None
+    reader: NodeBeats | None = None
     health: SourceHealth = field(default_factory=SourceHealth)
     owned: bool = False
     joined: Callable[[], None] = lambda: None

@@ -162,17 +162,17 @@ class Ended:
         return f"{self.asked} process{'es' * (self.asked != 1)} ended{killed}"
 
 
-async def end_tree(pids: Sequence[int], grace_s: float = END_GRACE_S) -> Ended:
+async def end_tree(pids: Sequence[int]) -> Ended:
     """End a whole job: SIGTERM from the launcher (the first pid) down, SIGCONT for stopped processes.
 
-    Those left after ``grace_s`` seconds get SIGKILL.
+    Those left after ``END_GRACE_S`` get SIGKILL.
     """
     tree = process_tree(pids)
     for process in tree:
         with contextlib.suppress(psutil.Error):
             process.terminate()
             process.resume()
-    deadline = asyncio.get_running_loop().time() + grace_s
+    deadline = asyncio.get_running_loop().time() + END_GRACE_S
     while asyncio.get_running_loop().time() < deadline and any(_runs(p) for p in tree):
         await asyncio.sleep(0.05)
     # Ranks may have started helpers while they ended.

@@ -21,29 +21,23 @@ from hangwatch.outputs.terminal.console import Console
 _FIELDS = "hangwatch_fields"
 
 
-class _ConsoleHandler(logging.Handler):
-    def __init__(self, console: Console) -> None:
+class _Handler(logging.Handler):
+    """Writes records to the console, as text or, if ``json``, as one object a line."""
+
+    def __init__(self, console: Console, *, json: bool) -> None:
         super().__init__()
-        self.console = console
+        self.console, self.json = console, json
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.console.say(f"hangwatch: {self.format(record)}")
-
-
-class _JsonHandler(logging.Handler):
-    """Writes one object per line: ``time`` (RFC 3339), ``level``, ``message``, the record's fields, ``exception`` if any."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self.console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.console.stream.write(_encode(record))
-        self.console.stream.flush()
+        if self.json:
+            self.console.stream.write(_encode(record))
+            self.console.stream.flush()
+        else:
+            self.console.say(f"hangwatch: {self.format(record)}")
 
 
 def _encode(record: logging.LogRecord) -> str:
-    """Return a record as one line of JSON."""
+    """Return a record as one line of JSON: ``time`` (RFC 3339), ``level``, ``message``, its fields, ``exception`` if any."""
     at = datetime.datetime.fromtimestamp(record.created, datetime.timezone.utc)
     line: dict[str, object] = {
         "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -72,7 +66,7 @@ class Voice:
         """Log as set; ``HANGWATCH_LOG=debug`` shows everything, whatever the settings are."""
         self.json = settings.format == "json"
         logger = logging.getLogger("hangwatch")
-        logger.handlers = [_JsonHandler(self.console) if self.json else _ConsoleHandler(self.console)]
+        logger.handlers = [_Handler(self.console, json=self.json)]
         logger.setLevel(os.environ.get("HANGWATCH_LOG", settings.level).upper())
         logger.propagate = False
 

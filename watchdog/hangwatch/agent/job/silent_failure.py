@@ -46,8 +46,8 @@ class SilentFailureWatch:
         if diagnose_training(series, world_size) is None:
             return
         series = self._completed(series, self.local.ranks.known)
-        finding = diagnose_training(series, world_size)
-        cause = finding.verdict.cause if finding is not None else None
+        found = diagnose_training(series, world_size)
+        cause = found[0].cause if found is not None else None
         if cause is None or (series.runs, cause.id) in self._raised:
             return
         self._run = series.runs

@@ -17,7 +17,6 @@ from typing import Protocol
 import msgspec
 
 from hangwatch.agent.capturing.local_ranks import LocalRanks
-from hangwatch.agent.capturing.records import Beats
 from hangwatch.agent.capturing.scope import CaptureScope, LocalScope
 from hangwatch.agent.capturing.source_health import SourceHealth
 from hangwatch.agent.incidents.history import HangHistory
@@ -57,6 +56,7 @@ from hangwatch.model.incident import HANG_KINDS, Incident, SecondLook
 from hangwatch.model.progress import RankProgress, read_progress
 from hangwatch.model.serving import EngineState
 from hangwatch.serving.engine import EngineWatch
+from hangwatch.sources.beats.node_beats import NodeBeats
 from hangwatch.sources.discovery.found_jobs import FoundJob
 from hangwatch.sources.discovery.process_table import KnownProcess
 from hangwatch.sources.proc.ends import ProcessEnds
@@ -453,7 +453,7 @@ def watch_job(
     on_peer_incident: Announce = announce_to_nobody,
     tell_stand: TellStand = tell_nobody,
     settings: Settings | None = None,
-    reader: Beats | None = None,
+    reader: NodeBeats | None = None,
     health: SourceHealth | None = None,
     history: HangHistory | None = None,
     ended: Callable[[], Sequence[KnownProcess]] = tuple,

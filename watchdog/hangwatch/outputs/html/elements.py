@@ -50,6 +50,11 @@ def with_names(html: Markup, names: Mapping[int, str]) -> Markup:
     return Markup(name_guests(html, escaped)) if names else html  # noqa: S704  # both are markup
 
 
+def tell_hidden(count: int) -> Markup:
+    """Return that there are so many more than are shown; nothing if there are none."""
+    return Markup('<p class="quiet">and {} more in incident.json</p>').format(count) if count > 0 else NOTHING
+
+
 def place(file: str, line: int) -> Markup:
     """Return ``dir/file.py:12`` with the full path as tooltip; it may be wrapped after each slash."""
     shown = excerpt(short_place(file, line))

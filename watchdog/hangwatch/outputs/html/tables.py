@@ -9,7 +9,7 @@ from markupsafe import Markup
 from hangwatch.model.incident import Incident, RankEntry
 from hangwatch.model.text import short_ranks
 from hangwatch.outputs.html.cells import css_state
-from hangwatch.outputs.html.elements import NOTHING, code, fold, join, section, text
+from hangwatch.outputs.html.elements import NOTHING, code, fold, join, section, tell_hidden, text
 from hangwatch.outputs.wording import group_places
 
 _MAX_ROWS = 60
@@ -47,7 +47,7 @@ def render_groups(incident: Incident) -> Markup:
         for place, ((enqueued, completed), ranks) in enumerate(sorted(numbers.items()))
     ]
     shown = table(("Group", "Enqueued", "Completed", "State", "Ranks"), rows[:_MAX_ROWS], css="groups cards")
-    return section("Groups", shown + _more(len(rows)), id="groups")
+    return section("Groups", shown + tell_hidden(len(rows) - _MAX_ROWS), id="groups")
 
 
 def _number(value: int) -> Markup:
@@ -65,7 +65,7 @@ def render_places(incident: Incident) -> Markup:
         for place in group_places(incident.ranks)
     ]
     shown = table(("Ranks", "State", "Top frame"), rows[:_MAX_ROWS], css="places cards")
-    return shown + _more(len(rows)) + _processes(incident.ranks)
+    return shown + tell_hidden(len(rows) - _MAX_ROWS) + _processes(incident.ranks)
 
 
 def _state(state: str) -> Markup:
@@ -77,11 +77,5 @@ def _processes(ranks: Collection[RankEntry]) -> Markup:
         (str(entry.rank), text(entry.node, 100), str(entry.pid), _state(entry.state))
         for entry in sorted(ranks, key=lambda entry: entry.rank)[:_MAX_PROCESSES]
     ]
-    more = Markup('<p class="quiet">and {} more in incident.json</p>').format(len(ranks) - _MAX_PROCESSES)
-    content = table(("Rank", "Node", "Pid", "State"), rows) + (more if len(ranks) > _MAX_PROCESSES else NOTHING)
+    content = table(("Rank", "Node", "Pid", "State"), rows) + tell_hidden(len(ranks) - _MAX_PROCESSES)
     return fold("Processes", content, id="processes")
-
-
-def _more(count: int) -> Markup:
-    hidden = count - _MAX_ROWS
-    return Markup('<p class="quiet">and {} more in incident.json</p>').format(hidden) if hidden > 0 else NOTHING

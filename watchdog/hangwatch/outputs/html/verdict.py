@@ -28,6 +28,7 @@ from hangwatch.outputs.html.elements import (
     short_command,
     small_id,
     source_line,
+    tell_hidden,
     text,
 )
 from hangwatch.outputs.job_history import describe_history
@@ -145,13 +146,15 @@ def _evidence(items: Collection[Evidence]) -> Markup:
         who = f"rank {item.rank}, " if item.rank is not None else ""
         return Markup('<span class="source">{}{}:</span> {}').format(who, text(item.source), prose(item.says))
 
-    return listing((one(item) for item in list(items)[:_MAX_ITEMS]), css="evidence") + _more(len(items))
+    return listing((one(item) for item in list(items)[:_MAX_ITEMS]), css="evidence") + tell_hidden(
+        len(items) - _MAX_ITEMS
+    )
 
 
 def render_reasons(verdict: Verdict, root: str | None) -> Markup:
     """Return the reasoning: proof, who waits for whom, other possible causes. ``root``: see ``render_verdict``."""
     proof = Markup("<p>{}</p>").format(text(verdict.proof)) if verdict.proof else NOTHING
-    waits = listing(text(wait) for wait in verdict.waits[:_MAX_ITEMS]) + _more(len(verdict.waits))
+    waits = listing(text(wait) for wait in verdict.waits[:_MAX_ITEMS]) + tell_hidden(len(verdict.waits) - _MAX_ITEMS)
     parts = [
         ("Why it can never resolve", proof),
         ("Who waits for whom", waits),
@@ -172,7 +175,9 @@ def _alternatives(causes: Collection[Cause], root: str | None) -> Markup:
 
 def render_missing(incident: Incident) -> Markup:
     """Return what could not be captured, and why."""
-    items = listing(text(item) for item in incident.missing[:_MAX_ITEMS]) + _more(len(incident.missing))
+    items = listing(text(item) for item in incident.missing[:_MAX_ITEMS]) + tell_hidden(
+        len(incident.missing) - _MAX_ITEMS
+    )
     return section("Missing data", items)
 
 
@@ -195,8 +200,3 @@ def describe_job(incident: Incident) -> Markup:
     return Markup("{}, {}{}{}").format(
         text(job.title, 200), text(job.described), text(nodes + more, 400), small_id(job.id, job.title)
     )
-
-
-def _more(count: int) -> Markup:
-    hidden = count - _MAX_ITEMS
-    return Markup('<p class="quiet">and {} more in incident.json</p>').format(hidden) if hidden > 0 else NOTHING

@@ -10,16 +10,14 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from hangwatch.model.beats import BEAT_VERSION, Beat
-from hangwatch.model.capture import Gap, RankIdentity
-from hangwatch.model.left import Left
-from hangwatch.sources.beats.left import read_left
-from hangwatch.sources.proc.files import is_start, is_zombie, read_small, read_stat
+from hangwatch.model.capture import Gap
+from hangwatch.sources.proc.files import is_zombie, read_small, read_stat
 from hangwatch.sources.redaction import redact_text
 
 _BEAT_LIMIT_BYTES = 4 << 20
@@ -44,19 +42,18 @@ def parse_beat(data: bytes) -> Beat:
 
 
 class BeatReader:
-    """Reads the beats of one run directory, again and again."""
+    """Reads the beats of one run directory, again and again. ``last``: those of processes that were gone at the last ``read``."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
         self._folder = run_dir / "ranks"
         self._seen: dict[str, tuple[_Signature, Beat | Gap]] = {}
-        self._last: LastBeats = {}
+        self.last: LastBeats = {}
 
     def read(self, writers: Mapping[int, Writer] | None = None) -> tuple[dict[int, Beat], tuple[Gap, ...]]:
         """Return the last beat of every living rank by its pid, and gaps for what could not be read.
 
-        A file is skipped if its process is gone, or if another process has its pid by now; ``last_of`` returns such
-        beats. ``writers`` maps the pid that a process has in its own PID namespace to its pid here and its user: only
+        A file is skipped if its process is gone, or if another process has its pid by now; such beats are in
+        ``last``. ``writers`` maps the pid that a process has in its own PID namespace to its pid here and its user: only
         their files are read. Without ``writers`` the two pids are equal, and the folder is ours.
         """
         beats: dict[int, Beat] = {}
@@ -85,21 +82,8 @@ class BeatReader:
                 beats[pid] = found
             elif found.pid == inner:
                 last[pid, found.start_ticks] = found
-        self._seen, self._last = seen, last
+        self._seen, self.last = seen, last
         return beats, tuple(gaps)
-
-    def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
-        """Return the last beats of those ``ranks`` that were gone at the last ``read``, by pid."""
-        return choose_last(self._last, ranks)
-
-    def read_left(self, ranks: Iterable[RankIdentity]) -> dict[int, Left]:
-        """Return what ``ranks`` left when their programs ended, by pid."""
-        return read_left(self._run_dir, ranks)
-
-    @property
-    def last(self) -> LastBeats:
-        """The last beats of processes that were gone at the last ``read``."""
-        return self._last
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
         """Yield the probe's files; none if no probe has made the folder yet."""
@@ -131,12 +115,6 @@ class BeatReader:
             return signature, Gap(
                 "heartbeat", reason, hint="use the same version of hangwatch in the job and in the agent"
             )
-
-
-def choose_last(last: LastBeats, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
-    """Return those beats of ``last`` that exactly these processes wrote, by pid."""
-    starts = {identity.pid: identity.start_time for identity in ranks}
-    return {pid: beat for (pid, ticks), beat in last.items() if pid in starts and is_start(ticks, starts[pid])}
 
 
 def remove_leftovers(run_dir: Path, older_than_s: float = 60.0) -> int:

@@ -19,11 +19,11 @@ import msgspec
 from hangwatch.model.beats import Beat
 from hangwatch.model.capture import Gap, RankIdentity
 from hangwatch.model.left import Left
-from hangwatch.sources.beats.files import BeatReader, LastBeats, choose_last
+from hangwatch.sources.beats.files import BeatReader, LastBeats
 from hangwatch.sources.beats.left import read_left
 from hangwatch.sources.beats.worlds import Worlds
 from hangwatch.sources.discovery.process_table import ProbedProcess
-from hangwatch.sources.proc.files import view_of
+from hangwatch.sources.proc.files import is_start, view_of
 
 #: How many last beats of dead processes are kept, the latest ones: their folder may be gone too.
 _LAST_KEPT = 512
@@ -70,7 +70,10 @@ class NodeBeats:
 
     def last_of(self, ranks: Iterable[RankIdentity]) -> dict[int, Beat]:
         """Return the last beats of those ``ranks`` that were gone at the last ``read``, by pid."""
-        return choose_last(self._last, ranks)
+        starts = {identity.pid: identity.start_time for identity in ranks}
+        return {
+            pid: beat for (pid, ticks), beat in self._last.items() if pid in starts and is_start(ticks, starts[pid])
+        }
 
     def read_left(self, ranks: Iterable[RankIdentity]) -> dict[int, Left]:
         """Return what ``ranks`` left in our own directory when their programs ended, by pid."""

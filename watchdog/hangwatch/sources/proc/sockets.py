@@ -15,6 +15,7 @@ from hangwatch.sources.proc.files import list_folder, read_link, read_whole
 _LISTEN = "0A"
 _ESTABLISHED = "01"
 _TABLE_LIMIT_BYTES = 8 << 20
+_MOST_DESCRIPTORS = 4096
 
 
 class TcpSocket(NamedTuple):
@@ -69,10 +70,10 @@ def listening_sockets(pid: int) -> list[TcpSocket]:
     return [one for one in read_tcp_sockets(pid) if one.listening and one.inode in held]
 
 
-def read_descriptors(pid: int, limit: int = 4096) -> Iterator[tuple[int, str]]:
+def read_descriptors(pid: int) -> Iterator[tuple[int, str]]:
     """Yield a process's descriptor numbers and their targets; nothing if unreadable."""
     folder = f"/proc/{pid}/fd"
-    for name in list_folder(folder)[:limit]:
+    for name in list_folder(folder)[:_MOST_DESCRIPTORS]:
         target = read_link(f"{folder}/{name}")
         if target is not None and name.isdigit():
             yield int(name), target

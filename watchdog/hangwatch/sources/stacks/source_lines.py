@@ -32,6 +32,7 @@ from hangwatch.sources.stacks.locals import marked_numbers, may_tell, settle_val
 _FILE_LIMIT_BYTES = 4 << 20
 _TREE_LIMIT_BYTES = 512 << 10
 _LINE_LIMIT_CHARS = 300
+_TIMEOUT_S = 1.0
 #: About a kilobyte each.
 _CACHE_LIMIT = 5_000
 #: Of threads beside the main one so many frames are read, the deepest.
@@ -85,20 +86,20 @@ class SourceLines:
         self._hanging: threading.Thread | None = None
 
     async def attach(
-        self, samples: Mapping[int, StackSample], *, timeout_s: float = 1.0, condition_values: bool = False
+        self, samples: Mapping[int, StackSample], *, condition_values: bool = False
     ) -> dict[int, StackSample]:
         """Return the samples (by pid) with source in their frames; of side threads, in the deepest frames only.
 
-        Lines are missing if a file does not answer within ``timeout_s``. ``condition_values``: whether variables that a
+        Lines are missing if a file does not answer. ``condition_values``: whether variables that a
         condition names keep their values.
         """
-        found = await self._find({pid: _places_of(sample) for pid, sample in samples.items()}, timeout_s)
+        found = await self._find({pid: _places_of(sample) for pid, sample in samples.items()})
         return {pid: _with_lines(sample, found.get(pid, {}), condition_values) for pid, sample in samples.items()}
 
-    async def attach_to_record(self, pid: int, record: FlightRecord, *, timeout_s: float = 1.0) -> FlightRecord:
+    async def attach_to_record(self, pid: int, record: FlightRecord) -> FlightRecord:
         """Return the record with source in the frames of its call sites, of all files that answer."""
         places = {(f.file, f.line) for o in record.operations for f in o.frames or () if _is_worth_reading(f)}
-        lines = (await self._find({pid: sorted(places)}, timeout_s)).get(pid, {})
+        lines = (await self._find({pid: sorted(places)})).get(pid, {})
         if not lines:
             return record
         # The same few call sites come again and again: each frame is made once.
@@ -114,12 +115,10 @@ class SourceLines:
 
         return msgspec.structs.replace(record, operations=tuple(with_source(o) for o in record.operations))
 
-    async def attach_to_tasks(
-        self, pid: int, tasks: Sequence[TaskStack], *, timeout_s: float = 1.0
-    ) -> tuple[TaskStack, ...]:
+    async def attach_to_tasks(self, pid: int, tasks: Sequence[TaskStack]) -> tuple[TaskStack, ...]:
         """Return the tasks with source in their frames, of all files that answer."""
         places = {(f.file, f.line) for task in tasks for f in task.frames if _is_worth_reading(f)}
-        lines = (await self._find({pid: sorted(places)}, timeout_s)).get(pid, {}) if places else {}
+        lines = (await self._find({pid: sorted(places)})).get(pid, {}) if places else {}
         return tuple(
             msgspec.structs.replace(task, frames=tuple(_with_line(f, lines) for f in task.frames)) for task in tasks
         )
@@ -129,8 +128,8 @@ class SourceLines:
         known = self._known()
         return _parse(list(_load({pid: places}, known)), known).get(pid, {})
 
-    async def _find(self, wanted: Mapping[int, Sequence[Place]], timeout_s: float) -> dict[int, dict[Place, Line]]:
-        """Return lines by pid and place, of all files before one that does not answer in ``timeout_s``.
+    async def _find(self, wanted: Mapping[int, Sequence[Place]]) -> dict[int, dict[Place, Line]]:
+        """Return lines by pid and place, of all files before one that does not answer in ``_TIMEOUT_S``.
 
         Files may lie on a file system that hangs (it may be why a rank does): they are read by a daemon thread that is
         left behind then, and no other is started until it returns. To parse them has no limit: it ends, and takes seconds
@@ -156,7 +155,7 @@ class SourceLines:
         while not done.is_set() and answered < len(files):
             answered = len(files)
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(done.wait(), timeout_s)
+                await asyncio.wait_for(done.wait(), _TIMEOUT_S)
         if not done.is_set():
             self._hanging = thread
         return await asyncio.to_thread(_parse, list(files), known)
