@@ -169,9 +169,7 @@ def times_operations(variables: Mapping[str, str]) -> bool:
     return variables.get(TIMING, "").lower() in {"y", "yes", "1", "t", "true"}
 
 
-def parse_timed(
-    dump: Mapping[str, object], *, beat_groups: Sequence[BeatGroup], world_size: int | None
-) -> Timed:
+def parse_timed(dump: Mapping[str, object], *, beat_groups: Sequence[BeatGroup], world_size: int | None) -> Timed:
     """Return the operations of a dump, and the time of each on its device; no times on Gloo, or if an entry cannot be used.
 
     Raises ``FlightFormatError`` if it is no dump at all.
