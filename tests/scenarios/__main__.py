@@ -148,8 +148,8 @@ def _replay_controls(entries: Sequence[Entry], write: bool) -> int:
     for entry, patience, hang in ((one.entry, *found) for one in replays for found in one.hangs.items()):
         if hang is not None and entry.family not in HOLDOUT:
             print(f"BAD {entry.name}, stall timeout {patience}: {hang.kind}: {hang.summary}")
-    replayed = count_hangs(entries, replays)
-    print(f"{replayed.recorded} of {replayed.controls} controls are recorded; called a hang: {replayed.hangs}")
+    replayed = count_hangs(replays)
+    print(f"{replayed.controls} of {len(controls_of(entries))} controls are recorded; called a hang: {replayed.hangs}")
     if write:
         _write((), replayed)
     return int(replayed.hangs[DEFAULT] > 0)

@@ -85,10 +85,10 @@ def replay_all(entries: Sequence[Entry]) -> Iterator[Replay]:
             yield Replay(entry, recording.load, {shown: replay(recording, of_s) for shown, of_s in PATIENCES.items()})
 
 
-def count_hangs(entries: Sequence[Entry], replays: Sequence[Replay]) -> Replayed:
-    """Put what replays say together. ``entries``: all there are, recorded or not."""
+def count_hangs(replays: Sequence[Replay]) -> Replayed:
+    """Put what replays say together."""
     called = {
         shown: dict(Counter(r.entry.family for r in replays if r.hangs[shown] is not None)) for shown in PATIENCES
     }
     load = statistics.median(one.load for one in replays) if replays else 0.0
-    return Replayed(len(replays), len(controls_of(entries)), load, called)
+    return Replayed(len(replays), load, called)

@@ -54,13 +54,12 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What replays of recorded controls say, of so many ``recorded``, and so many in all.
+    """What replays of recorded controls say, of so many.
 
     ``load``: how busy the machine was when they were recorded (``corpus.controls.Recording``), the median. ``called_hangs``: how
     many were called a hang, by the patience and the family.
     """
 
-    recorded: int
     controls: int
     load: float
     called_hangs: dict[str, dict[str, int]]
@@ -262,11 +261,10 @@ def _figures(figures: Figures, replayed: Replayed | None) -> str:
 
 
 def _replayed(replayed: Replayed | None) -> list[tuple[str, str, str]]:
-    """A line for each patience; those that are not recorded yet are counted on the same."""
+    """A line for each patience."""
     if replayed is None:
         return []
-    missing = replayed.controls - replayed.recorded
-    of = f"of {replayed.recorded}, recorded at {replayed.load:.0f} busy processes a core; {missing} not recorded yet"
+    of = f"of {replayed.controls}, recorded at {replayed.load:.0f} busy processes a core"
     return [
         (f"hang verdicts on replayed controls, stall timeout {patience}", f"{hangs} {of}", "0")
         for patience, hangs in replayed.hangs.items()
