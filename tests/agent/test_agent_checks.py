@@ -10,15 +10,11 @@ from hangwatch.doctor.node import (
     check_clock,
     check_proc,
     check_ptrace,
-    check_pyspy,
-    check_seccomp,
     judge_clock,
     judge_probe,
     judge_proc,
     judge_ptrace,
-    judge_pyspy,
     judge_recorder,
-    judge_seccomp,
     judge_torch,
 )
 
@@ -40,12 +36,6 @@ RANKS = {101: 0, 102: 1, 103: 2}
         (judge_proc(PROC.format(",hidepid=0")), "ok", "all", ""),
         (judge_proc(PROC.format(",hidepid=2")), "warning", "hidepid=2", "remount,hidepid=0"),
         (judge_proc(PROC.format(",hidepid=invisible")), "warning", "hidepid=invisible", "CAP_SYS_PTRACE"),
-        (judge_seccomp("Seccomp:\t0\n", True), "ok", "no filter", ""),
-        (judge_seccomp("Seccomp:\t2\n", True), "ok", "process_vm_readv is allowed", ""),
-        (judge_seccomp("Seccomp:\t2\n", False), "failed", "process_vm_readv", "profile"),
-        (judge_pyspy("py-spy 0.4.3"), "ok", "0.4.3", ""),
-        (judge_pyspy("py-spy 0.3.14"), "failed", "0.4 or newer", "pip install"),
-        (judge_pyspy(""), "failed", "0.4 or newer", "pip install"),
         (judge_clock(0, 0x2001), "ok", "synchronized", ""),
         (judge_clock(5, 0), "warning", "not synchronized", "timedatectl"),
         (judge_clock(0, 0x40), "warning", "not synchronized", "timedatectl"),
@@ -56,9 +46,8 @@ RANKS = {101: 0, 102: 1, 103: 2}
         (judge_recorder(RANKS, {101: {}, 102: {}}, {101}), "ok", "TORCH_NCCL_ENABLE_TIMING=1", ""),
         (judge_recorder(RANKS, {101: {"TORCH_NCCL_ENABLE_TIMING": "1"}}, {101}), "ok", "enabled", ""),
         (judge_recorder(RANKS, {102: {"TORCH_FR_BUFFER_SIZE": "0"}}), "warning", "rank 1", "unset TORCH_FR_BUFFER_SIZE"),
-        (judge_torch(RANKS, {101: "2.13.0+cpu", 102: "2.13.0+cpu"}), "ok", "2.13.0+cpu", ""),
-        (judge_torch(RANKS, {101: "2.10.0", 102: "2.9.1"}), "ok", "hangs on Gloo are proven from torch 2.10 on", ""),
-        (judge_torch(RANKS, {101: "2.13.0", 103: "2.3.1"}), "warning", "2.3.1 in rank 2", "upgrade torch"),
+        (judge_torch({101: "2.13.0+cpu", 102: "2.13.0+cpu"}), "ok", "2.13.0+cpu", ""),
+        (judge_torch({101: "2.10.0", 102: "2.9.1"}), "ok", "hangs on Gloo are proven from torch 2.10 on", ""),
         (judge_store(29717, {"n0": (False, "timed out")}), "failed", "n0:29717", "open its port 29717"),
         (check_exchange("local"), "ok", "local", ""),
         (check_exchange("carrier-pigeon"), "failed", "is not valid", "correct --exchange"),
@@ -86,6 +75,6 @@ def test_each_machine_is_judged(check: Check, state: str, says: str, repair: str
 @pytest.mark.usefixtures("real")
 def test_this_machine_is_well() -> None:
     """Where the suite runs, everything it takes to read stacks is there."""
-    states = {check.name: check.state for check in (check_ptrace(), check_proc(), check_seccomp(), check_pyspy())}
+    states = {check.name: check.state for check in (check_ptrace(), check_proc())}
     assert set(states.values()) == {"ok"}, states
     assert check_clock().name == "clock"

@@ -149,10 +149,12 @@ def _replay_controls(entries: Sequence[Entry], write: bool) -> int:
         if hang is not None and entry.family not in HOLDOUT:
             print(f"BAD {entry.name}, stall timeout {patience}: {hang.kind}: {hang.summary}")
     replayed = count_hangs(replays)
-    print(f"{replayed.controls} of {len(controls_of(entries))} controls are recorded; called a hang: {replayed.hangs}")
+    print(
+        f"{replayed.controls} of {len(controls_of(entries))} controls are recorded; called a hang: {replayed.called_hangs}"
+    )
     if write:
         _write((), replayed)
-    return int(replayed.hangs[DEFAULT] > 0)
+    return int(replayed.called_hangs[DEFAULT] > 0)
 
 
 def load_results() -> Results | None:

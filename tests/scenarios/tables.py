@@ -54,20 +54,14 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What replays of recorded controls say, of so many.
+    """What replays of so many recorded controls say: how many of them are hangs, by the patience.
 
-    ``load``: how busy the machine was when they were recorded (``corpus.controls.Recording``), the median. ``called_hangs``: how
-    many were called a hang, by the patience and the family.
+    ``load``: how busy the machine was when they were recorded (``corpus.controls.Recording``), the median.
     """
 
     controls: int
     load: float
-    called_hangs: dict[str, dict[str, int]]
-
-    @property
-    def hangs(self) -> dict[str, int]:
-        """How many were called a hang, by the patience."""
-        return {patience: sum(families.values()) for patience, families in self.called_hangs.items()}
+    called_hangs: dict[str, int]
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -267,7 +261,7 @@ def _replayed(replayed: Replayed | None) -> list[tuple[str, str, str]]:
     of = f"of {replayed.controls}, recorded at {replayed.load:.0f} busy processes a core"
     return [
         (f"hang verdicts on replayed controls, stall timeout {patience}", f"{hangs} {of}", "0")
-        for patience, hangs in replayed.hangs.items()
+        for patience, hangs in replayed.called_hangs.items()
     ]
 
 

@@ -20,9 +20,7 @@ from hangwatch.doctor.node import (
     check_jobs,
     check_proc,
     check_ptrace,
-    check_pyspy,
     check_sampling,
-    check_seccomp,
 )
 from hangwatch.hardware.sources.ras import report as ras
 from hangwatch.hardware.sources.registry import NodeWatch
@@ -40,9 +38,7 @@ def run_checks(state_dir: Path | None, listen: str, exchange: str = "") -> list[
         _python,
         check_ptrace,
         check_proc,
-        check_seccomp,
         check_sampling,
-        check_pyspy,
         _stacks,
         _torch,
         _probe,

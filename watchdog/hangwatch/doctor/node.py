@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import subprocess
 from collections.abc import Collection, Iterable, Mapping
 
 from hangwatch.doctor.check import Check
@@ -18,12 +17,8 @@ from hangwatch.sources.flight.recorder import TIMING, times_operations
 from hangwatch.sources.node_view import discover_node
 from hangwatch.sources.proc.files import read_small, read_whole
 from hangwatch.sources.proc.running_code import RunningCode
-from hangwatch.sources.stacks.readers import find_program
-from hangwatch.sources.stacks.samples import READER
 
 _CAP_SYS_PTRACE = 19
-_OLDEST_PYSPY = (0, 4)
-_OLDEST_TORCH = (2, 4)
 #: The first torch that shows the recorder that Gloo writes to (``_dump_fr_trace``, the handler ``fr_trace_json``).
 _RECORDS_GLOO = (2, 10)
 #: Variables that disable the flight recorder when they are 0 (torch's ``FlightRecorder.hpp``; the second is its name before 2.9).
@@ -87,57 +82,6 @@ def judge_proc(mounts: str) -> Check:
     return Check("/proc", "warning", f"hidepid={hidden[1]}: processes of other users are hidden", repair)
 
 
-def check_seccomp() -> Check:
-    """Check whether seccomp allows the system call that reads another process's memory."""
-    status = (read_small("/proc/self/status", 16384) or b"").decode()
-    return judge_seccomp(status, _can_read_memory())
-
-
-def _can_read_memory() -> bool:
-    """True if ``process_vm_readv`` works on this process, which only a seccomp filter can forbid."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    source, target = ctypes.create_string_buffer(b"x"), ctypes.create_string_buffer(1)
-
-    class Piece(ctypes.Structure):
-        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-    here, there = (Piece(ctypes.cast(one, ctypes.c_void_p).value, 1) for one in (target, source))
-    read: int = libc.process_vm_readv(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
-    return read == 1
-
-
-def judge_seccomp(status: str, allowed: bool) -> Check:
-    """Return the finding on seccomp. ``status``: ``/proc/self/status``; ``allowed``: whether reading memory works."""
-    filtered = re.search(r"^Seccomp:\s*2", status, re.MULTILINE) is not None
-    if allowed:
-        return Check("seccomp", "ok", "filter active, process_vm_readv is allowed" if filtered else "no filter")
-    repair = "use a profile that allows process_vm_readv (Docker's default since 19.03), or --cap-add=SYS_PTRACE"
-    return Check("seccomp", "failed", "process_vm_readv is blocked, so stacks cannot be read", repair)
-
-
-def check_pyspy() -> Check:
-    """Check whether py-spy is installed and new enough."""
-    program = find_program(READER)
-    if program is None:
-        return Check("py-spy", "failed", "not installed: stacks cannot be read", "pip install 'py-spy>=0.4.0'")
-    try:
-        output = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, check=False, timeout=10.0
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Check("py-spy", "failed", f"{program} cannot run: {error}", "pip install --force-reinstall py-spy")
-    return judge_pyspy(output)
-
-
-def judge_pyspy(output: str) -> Check:
-    """Return the finding on py-spy. ``output``: what ``py-spy --version`` prints."""
-    found = re.search(r"(\d+)\.(\d+)\S*", output)
-    if found is None or (int(found[1]), int(found[2])) < _OLDEST_PYSPY:
-        version = output.strip() or "unknown version"
-        return Check("py-spy", "failed", f"{version}: 0.4 or newer is required", "pip install -U 'py-spy>=0.4.0'")
-    return Check("py-spy", "ok", found[0])
-
-
 def check_clock() -> Check:
     """Check whether NTP synchronizes the clock: times of several nodes are compared."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -172,7 +116,7 @@ def check_jobs() -> list[Check]:
     return [
         judge_probe(ranks, beats.keys()),
         judge_recorder(ranks, environs, on_nccl),
-        *([judge_torch(ranks, versions)] if versions else []),
+        *([judge_torch(versions)] if versions else []),
     ]
 
 
@@ -213,18 +157,9 @@ def judge_recorder(
     return Check("flight recorder", "warning", says, f"unset {name}, or set it to 2000")
 
 
-def judge_torch(ranks: Mapping[int, int], versions: Mapping[int, str]) -> Check:
+def judge_torch(versions: Mapping[int, str]) -> Check:
     """Return the finding on torch. ``versions``: torch version by pid, as reported by the probe."""
-    read = {pid: re.match(r"(\d+)\.(\d+)", text) for pid, text in versions.items()}
-    known = {pid: (int(found[1]), int(found[2])) for pid, found in read.items() if found is not None}
-    old = {ranks[pid]: versions[pid] for pid, parsed in known.items() if parsed < _OLDEST_TORCH}
-    if not old:
-        found = ", ".join(sorted(set(versions.values())))
-        gloo = any(parsed < _RECORDS_GLOO for parsed in known.values())
-        return Check(
-            "torch in ranks", "ok", f"{found} (hangs on Gloo are proven from torch 2.10 on)" if gloo else found
-        )
-    rank, text = min(old.items())
-    return Check(
-        "torch in ranks", "warning", f"{text} in rank {rank} has no worker server", "upgrade torch to 2.4 or newer"
-    )
+    read = (re.match(r"(\d+)\.(\d+)", text) for text in versions.values())
+    gloo = any((int(found[1]), int(found[2])) < _RECORDS_GLOO for found in read if found is not None)
+    says = ", ".join(sorted(set(versions.values()))) + gloo * " (hangs on Gloo are proven from torch 2.10 on)"
+    return Check("torch in ranks", "ok", says)

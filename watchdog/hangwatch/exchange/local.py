@@ -22,54 +22,45 @@ class LocalExchange:
     _posted: dict[str, asyncio.Event] = field(default_factory=dict)
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         self._keep("digest", channel, node, digest, expiry_s)
 
     async def read(self, channel: str) -> Mapping[str, bytes]:
-        """See ``Exchange``."""
         now_s = self.clock()
         for place in [place for place, (_, end_s) in self._kept.items() if end_s <= now_s]:
             del self._kept[place]
         return {name: data for (kind, of, name), (data, _) in self._kept.items() if kind == "digest" and of == channel}
 
     async def hold(self, channel: str, holder: str, expiry_s: float) -> bool:
-        """See ``Exchange``."""
         if self._find("lease", channel, "") not in {None, holder.encode()}:
             return False
         self._keep("lease", channel, "", holder.encode(), expiry_s)
         return True
 
     async def release(self, channel: str, holder: str) -> None:
-        """See ``Exchange``."""
         if self._find("lease", channel, "") == holder.encode():
             del self._kept["lease", channel, ""]
 
     async def post(self, channel: str, notice: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         self._keep("notice", channel, "", notice, expiry_s)
         self._posted.pop(channel, asyncio.Event()).set()
 
     async def notice(self, channel: str) -> bytes | None:
-        """See ``Exchange``."""
         return self._find("notice", channel, "")
 
     async def await_notice(self, channel: str) -> None:
-        """See ``Exchange``."""
         posted = self._posted.setdefault(channel, asyncio.Event())
         await asyncio.wait([task := asyncio.ensure_future(posted.wait())], timeout=_AWAIT_S)
         task.cancel()
 
     async def put(self, channel: str, name: str, data: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         self._keep("blob", channel, name, data, expiry_s)
 
     async def get(self, channel: str, names: Collection[str]) -> Mapping[str, bytes]:
-        """See ``Exchange``."""
         found = {name: self._find("blob", channel, name) for name in names}
         return {name: data for name, data in found.items() if data is not None}
 
     async def close(self) -> None:
-        """See ``Exchange``; others in this process continue to use it."""
+        """Do nothing: others in this process continue to use it."""
 
     def _keep(self, kind: str, channel: str, name: str, data: bytes, expiry_s: float) -> None:
         self._kept[kind, channel, name] = (data, self.clock() + expiry_s)

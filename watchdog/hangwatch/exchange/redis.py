@@ -48,7 +48,6 @@ class RedisExchange:
         self._pubsubs: dict[str, Any] = {}
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         expiry_ms = int(expiry_s * 1000)
         with _one_line():
             batch = self._redis.pipeline(transaction=False)
@@ -58,7 +57,6 @@ class RedisExchange:
             await batch.execute()
 
     async def read(self, channel: str) -> Mapping[str, bytes]:
-        """See ``Exchange``."""
         with _one_line():
             members = await self._redis.smembers(_key(channel, "nodes"))
             nodes = sorted(name.decode() for name in members)
@@ -71,7 +69,6 @@ class RedisExchange:
         return {node: digest for node, digest in zip(nodes, digests, strict=True) if digest is not None}
 
     async def hold(self, channel: str, holder: str, expiry_s: float) -> bool:
-        """See ``Exchange``."""
         from redis.exceptions import LockError
 
         with _one_line():
@@ -87,7 +84,6 @@ class RedisExchange:
             return bool(await lock.acquire(blocking=False, token=holder))
 
     async def release(self, channel: str, holder: str) -> None:
-        """See ``Exchange``."""
         from redis.exceptions import LockError
 
         lock = self._locks.get(channel)
@@ -96,7 +92,6 @@ class RedisExchange:
                 await lock.release()
 
     async def post(self, channel: str, notice: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         with _one_line():
             batch = self._redis.pipeline(transaction=False)
             batch.set(_key(channel, "notice"), notice, px=int(expiry_s * 1000))
@@ -104,13 +99,11 @@ class RedisExchange:
             await batch.execute()
 
     async def notice(self, channel: str) -> bytes | None:
-        """See ``Exchange``."""
         with _one_line():
             found: bytes | None = await self._redis.get(_key(channel, "notice"))
         return found
 
     async def await_notice(self, channel: str) -> None:
-        """See ``Exchange``."""
         with _one_line():
             pubsub = self._pubsubs.get(channel)
             if pubsub is None:
@@ -127,12 +120,10 @@ class RedisExchange:
                 raise
 
     async def put(self, channel: str, name: str, data: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         with _one_line():
             await self._redis.set(_key(channel, "blob", name), data, px=int(expiry_s * 1000))
 
     async def get(self, channel: str, names: Collection[str]) -> Mapping[str, bytes]:
-        """See ``Exchange``."""
         found: dict[str, bytes] = {}
         wanted = list(names)
         with _one_line():
@@ -143,7 +134,6 @@ class RedisExchange:
         return found
 
     async def close(self) -> None:
-        """See ``Exchange``."""
         for pubsub in self._pubsubs.values():
             with contextlib.suppress(Exception):  # the connection is dropped in any case
                 await pubsub.aclose()

@@ -41,15 +41,13 @@ class SealedExchange:
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """See ``Exchange``."""
         return self.inner.endpoint
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         await self.inner.publish(channel, node, self._seal(f"{channel}\0digest\0{node}", digest), expiry_s)
 
     async def read(self, channel: str) -> Mapping[str, bytes]:
-        """See ``Exchange``; ``REFUSED`` for what has another secret. A digest that is older than one read before is omitted."""
+        """Return the digests; ``REFUSED`` for what has another secret. One that is older than one read before is omitted."""
         found: dict[str, bytes] = {}
         for node, value in (await self.inner.read(channel)).items():
             place = f"{channel}\0digest\0{node}"
@@ -61,19 +59,16 @@ class SealedExchange:
         return found
 
     async def hold(self, channel: str, holder: str, expiry_s: float) -> bool:
-        """See ``Exchange``."""
         return await self.inner.hold(channel, holder, expiry_s)
 
     async def release(self, channel: str, holder: str) -> None:
-        """See ``Exchange``."""
         await self.inner.release(channel, holder)
 
     async def post(self, channel: str, notice: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         await self.inner.post(channel, self._seal(f"{channel}\0notice\0", notice), expiry_s)
 
     async def notice(self, channel: str) -> bytes | None:
-        """See ``Exchange``; ``REFUSED`` for what has another secret."""
+        """Return the notice; ``REFUSED`` for what has another secret."""
         value = await self.inner.notice(channel)
         if value is None:
             return None
@@ -81,21 +76,18 @@ class SealedExchange:
         return REFUSED if opened is None else opened[1]
 
     async def await_notice(self, channel: str) -> None:
-        """See ``Exchange``."""
         await self.inner.await_notice(channel)
 
     async def put(self, channel: str, name: str, data: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         await self.inner.put(channel, name, self._seal(f"{channel}\0blob\0{name}", data), expiry_s)
 
     async def get(self, channel: str, names: Collection[str]) -> Mapping[str, bytes]:
-        """See ``Exchange``; what has another secret is missing."""
+        """Return the values; what has another secret is missing."""
         found = (await self.inner.get(channel, names)).items()
         opened = {name: self._open(f"{channel}\0blob\0{name}", value) for name, value in found}
         return {name: one[1] for name, one in opened.items() if one is not None}
 
     async def close(self) -> None:
-        """See ``Exchange``."""
         await self.inner.close()
 
     def _tag(self, place: str, rest: bytes) -> bytes:

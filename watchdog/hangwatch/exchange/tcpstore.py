@@ -105,7 +105,6 @@ class TcpStoreExchange:
         self._leases: dict[str, bytes] = {}
 
     async def publish(self, channel: str, node: str, digest: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         value = self._sealed(digest, expiry_s)
 
         def call(store: Any) -> None:
@@ -121,7 +120,6 @@ class TcpStoreExchange:
         await self._do(call)
 
     async def read(self, channel: str) -> Mapping[str, bytes]:
-        """See ``Exchange``."""
 
         def call(store: Any) -> dict[str, bytes]:
             names = self._names.setdefault(channel, [])
@@ -136,7 +134,6 @@ class TcpStoreExchange:
         return {name: digest for name, digest in opened.items() if digest is not None}
 
     async def hold(self, channel: str, holder: str, expiry_s: float) -> bool:
-        """See ``Exchange``."""
         key, mine = f"{channel}/lease", self._sealed(holder.encode(), expiry_s)
         own = self._leases.get(channel)
 
@@ -155,23 +152,20 @@ class TcpStoreExchange:
         return True
 
     async def release(self, channel: str, holder: str) -> None:
-        """See ``Exchange``."""
         own = self._leases.pop(channel, None)
         if own is not None and _HEADER.size < len(own) and own[_HEADER.size :] == holder.encode():
             free = self._sealed(b"", 0.0)
             await self._do(lambda store: store.compare_set(f"{channel}/lease", own, free))
 
     async def post(self, channel: str, notice: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         value = self._sealed(notice, expiry_s)
         await self._do(lambda store: _set(store, f"{channel}/notice", value))
 
     async def notice(self, channel: str) -> bytes | None:
-        """See ``Exchange``."""
         return (await self._got({f"{channel}/notice": ""})).get("")
 
     async def await_notice(self, channel: str) -> None:
-        """See ``Exchange``: polls, because the store has no notifications."""
+        """Poll, because the store has no notifications."""
         before = await self.notice(channel)
         for _ in range(int(5.0 / _POLL_S)):
             await asyncio.sleep(_POLL_S)
@@ -179,16 +173,13 @@ class TcpStoreExchange:
                 return
 
     async def put(self, channel: str, name: str, data: bytes, expiry_s: float) -> None:
-        """See ``Exchange``."""
         value = self._sealed(data, expiry_s)
         await self._do(lambda store: _set(store, f"{channel}/blob/{name}", value))
 
     async def get(self, channel: str, names: Collection[str]) -> Mapping[str, bytes]:
-        """See ``Exchange``."""
         return await self._got({f"{channel}/blob/{name}": name for name in names})
 
     async def close(self) -> None:
-        """See ``Exchange``."""
         self._worker.calls.put(self._forget)
         self._worker.calls.put(None)
 

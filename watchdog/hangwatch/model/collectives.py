@@ -229,24 +229,8 @@ class OperationColumns(msgspec.Struct, frozen=True):
 
 def _called(kind: Operation, record_id: int, seq: int, created_ns: int, state: int) -> Operation:
     """Return one call of a kind of operation."""
-    return Operation(
-        record_id,
-        kind.group,
-        seq,
-        kind.op,
-        state == 3,
-        created_ns,
-        state != 0,
-        kind.p2p,
-        kind.peer,
-        kind.backend,
-        kind.input_sizes,
-        kind.output_sizes,
-        kind.input_dtypes,
-        kind.output_dtypes,
-        kind.timeout_ms,
-        kind.frames,
-        kind.thread,
+    return msgspec.structs.replace(
+        kind, record_id=record_id, seq=seq, completed=state == 3, created_ns=created_ns, started=state != 0
     )
 
 

@@ -251,20 +251,5 @@ def _process_of(sample: ProcessSample, thread: ThreadStack) -> ProcessSample:
         return sample
     asleep = ThreadSample(thread.os_thread_id, "S", sample.cpu_s)
     own = next((t for t in sample.threads if t.os_thread_id == thread.os_thread_id), asleep)
-    return replace(
-        sample,
-        state=own.state,
-        cpu_s=own.cpu_s,
-        io_bytes=own.io_bytes,
-        switches=own.switches,
-        wait_channel=own.wait_channel,
-        syscall=own.syscall,
-        blocked_on=own.blocked_on,
-        server=own.server,
-        servers=own.servers,
-        store=own.store,
-        elsewhere=own.elsewhere,
-        own_end=own.own_end,
-        answering=own.answering,
-        sleep_left_s=own.sleep_left_s,
-    )
+    shared = [name for name in ThreadSample.__struct_fields__ if name != "os_thread_id"]
+    return replace(sample, **{name: getattr(own, name) for name in shared})

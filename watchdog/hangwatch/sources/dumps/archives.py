@@ -16,14 +16,12 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple, cast
 
-#: What an xz stream may ask for to be unpacked; the strongest preset asks for 65 MiB.
-_XZ_MEMORY_BYTES = 128 << 20
 #: Members are read in steps of this, a tar's own headers at once: longer ones are an attack.
 _STEP_BYTES = 1 << 20
 #: What opening and reading damaged archives raises, by the standard library's own documents and code.
 _DAMAGE = (
     tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError, NotImplementedError,
-    RuntimeError, OverflowError, IndexError, KeyError,
+    RuntimeError, OverflowError, IndexError, KeyError, MemoryError,
 )  # fmt: skip
 
 
@@ -66,7 +64,7 @@ def open_compressed(stream: IO[bytes], head: bytes) -> IO[bytes]:
     if kind == "bzip2":
         return bz2.BZ2File(stream)
     if kind == "xz":
-        return io.BufferedReader(_Xz(stream))
+        return lzma.LZMAFile(stream)
     if kind == "zstd":
         raise ArchiveError("it is compressed with zstd; unpack it first (zstd -d)")
     return stream
@@ -149,36 +147,6 @@ def _say(error: BaseException) -> str:
     if isinstance(error, RuntimeError) and "password" in str(error):
         return "it is encrypted"
     return f"it is damaged: {' '.join(str(error).split())[:200] or type(error).__name__}"
-
-
-class _Xz(io.RawIOBase):
-    """An xz stream, decompressed with a limit on memory, which ``lzma.LZMAFile`` lacks."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._decompressor = lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)
-
-    def readable(self) -> bool:
-        """True, always."""
-        return True
-
-    def readinto(self, buffer: object, /) -> int:
-        """Read into ``buffer`` and return the number of bytes; 0 at the end. Raises lzma.LZMAError, EOFError."""
-        view = memoryview(buffer)  # type: ignore[arg-type]
-        while True:
-            if self._decompressor.eof:
-                packed = self._decompressor.unused_data or self._stream.read(io.DEFAULT_BUFFER_SIZE)
-                if not packed.strip(b"\0"):  # padding
-                    return 0
-                self._decompressor = lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)
-            else:
-                packed = self._stream.read(io.DEFAULT_BUFFER_SIZE) if self._decompressor.needs_input else b""
-                if self._decompressor.needs_input and not packed:
-                    raise EOFError("it is truncated")
-            plain = self._decompressor.decompress(packed, len(view))
-            if plain:
-                view[: len(plain)] = plain
-                return len(plain)
 
 
 class _Forward(io.RawIOBase):
