@@ -21,10 +21,10 @@ from hangwatch.agent.fleet.joining import Fleets
 from hangwatch.agent.fleet.member import name_node
 from hangwatch.agent.fleet.world_links import WorldLinks
 from hangwatch.agent.host.stall_timeouts import StallTimeout, remove_stall_timeouts, write_stall_timeouts
+from hangwatch.agent.incidents.actions import Actor
 from hangwatch.agent.incidents.history import Histories
 from hangwatch.agent.incidents.lifecycle import close_left_open
 from hangwatch.agent.incidents.record import (
-    Acting,
     Announce,
     IncidentRecord,
     TellStand,
@@ -104,7 +104,7 @@ class Agent:
     on_peer_incident: Announce = announce_to_nobody
     tell_stand: TellStand = tell_nobody
     histories: Histories = field(default_factory=Histories)
-    acting: Acting | None = None
+    acting: Actor | None = None
     links: Links = field(default_factory=Links)
     secret: str = field(default="", repr=False)
     jobs: dict[str, JobWatch] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from hangwatch.agent.fleet.questions import ANSWER_S
 from hangwatch.agent.fleet.scope import FleetScope
 from hangwatch.agent.fleet.wire import WIRE_VERSION, SharedRecord, decode, encode
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
-from hangwatch.agent.incidents.record import IncidentRecord, withhold
+from hangwatch.agent.incidents.record import IncidentRecord, Sharing, withhold
 from hangwatch.exchange.protocol import ExchangeError
 from hangwatch.exchange.waiting import wait_within
 from hangwatch.model.capture import Capture
@@ -37,7 +37,7 @@ FORGOTTEN_S = 90.0
 
 
 @dataclass
-class SharedIncident:
+class SharedIncident(Sharing):
     """The incident of ``incidents`` as the nodes share it.
 
     ``shared``: the last record posted, here or elsewhere. ``node``: this node's name. ``post``: posts the notice,

@@ -21,7 +21,6 @@ from hangwatch.agent.incidents.record import (
     IncidentRecord,
     Sharing,
     TellStand,
-    Unshared,
     announce_to_nobody,
     tell_nobody,
 )
@@ -84,7 +83,7 @@ class IncidentLifecycle:
     scope: CaptureScope | None = None
     trim: Callable[[Capture], Capture] = _whole
     note: Callable[[Incident], Awaitable[Incident]] = _as_it_is
-    sharing: Sharing = field(default_factory=Unshared)
+    sharing: Sharing = field(default_factory=Sharing)
     record: IncidentRecord | None = None
     _completing: asyncio.Task[None] | None = None
 

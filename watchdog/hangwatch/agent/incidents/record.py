@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
-from hangwatch.config.settings import Action
 from hangwatch.diagnosis.verdict import Diagnosis
-from hangwatch.model.incident import HANG_KINDS, Incident, SecondLook, Verdict
+from hangwatch.model.incident import HANG_KINDS, Incident, SecondLook
 
 #: Called with an incident and the folder of its bundle, None where there is none.
 Announce = Callable[[Incident, Path | None], Awaitable[None]]
@@ -65,18 +63,8 @@ async def tell_nobody(incident: Incident, path: Path | None, owned: bool) -> Non
     del incident, path, owned
 
 
-class Acting(Protocol):
-    """What is done about hangs (``actions.Actor``)."""
-
-    def plan(self, verdict: Verdict) -> str:
-        """Return what is to be done about a hang, in words; empty if nothing is."""
-
-    def taken_for(self, incident: Incident) -> Action | None:
-        """Return what was done to the job of an incident; None if nothing was."""
-
-
-class Sharing(Protocol):
-    """The other nodes, as far as an incident concerns them. Nothing here raises where they cannot be reached."""
+class Sharing:
+    """The other nodes, as far as an incident concerns them: none. A fleet has one of its own, which raises nothing either."""
 
     async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
         """Let them know of the incident as it is now, if this node speaks for the job.
@@ -86,13 +74,3 @@ class Sharing(Protocol):
 
     async def await_completion(self, record: IncidentRecord) -> None:
         """Return when the node that owns the incident has all it needs of the ranks, or it takes too long."""
-
-
-class Unshared:
-    """There is no other node."""
-
-    async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
-        """Do nothing: there are no other nodes."""
-
-    async def await_completion(self, record: IncidentRecord) -> None:
-        """Return at once: there are no other nodes to wait for."""

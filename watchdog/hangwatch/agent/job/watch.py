@@ -19,14 +19,14 @@ import msgspec
 from hangwatch.agent.capturing.local_ranks import LocalRanks
 from hangwatch.agent.capturing.scope import CaptureScope, LocalScope
 from hangwatch.agent.capturing.source_health import SourceHealth
+from hangwatch.agent.incidents.actions import Actor
 from hangwatch.agent.incidents.history import HangHistory
 from hangwatch.agent.incidents.lifecycle import IncidentLifecycle
 from hangwatch.agent.incidents.record import (
-    Acting,
     Announce,
     IncidentRecord,
+    Sharing,
     TellStand,
-    Unshared,
     announce_to_nobody,
     tell_nobody,
 )
@@ -108,7 +108,7 @@ class JobWatch:
     history: HangHistory = field(default_factory=HangHistory)
     engines: tuple[EngineWatch, ...] = ()
     second_look: SecondLooking = field(default_factory=SecondLooking)
-    acting: Acting | None = None
+    acting: Actor | None = None
     clock: Clock = time
     scope: CaptureScope = field(init=False)
     suspector: Suspector = field(init=False)
@@ -209,7 +209,7 @@ class JobWatch:
         """
         fleet, self.fleet = self.fleet, NoOtherNodes(why, follows=joining)
         self.scope = self.incidents.scope = self.local
-        self.incidents.sharing = Unshared()
+        self.incidents.sharing = Sharing()
         self.slowness.comparison = OnThisNode(self.local)
         await fleet.leave()
 
@@ -458,7 +458,7 @@ def watch_job(
     history: HangHistory | None = None,
     ended: Callable[[], Sequence[KnownProcess]] = tuple,
     ends: ProcessEnds | None = None,
-    acting: Acting | None = None,
+    acting: Actor | None = None,
     clock: Clock = time,
 ) -> JobWatch:
     """A watch over a job that was just found, with all that is its own. ``history``: of what was that job before.
