@@ -65,7 +65,7 @@ def is_launcher_variable(name: str) -> bool:
     return name in LAUNCHER_VARIABLES or name.startswith(LAUNCHER_PREFIXES)
 
 
-def wait_for(condition: Callable[[], T], timeout_s: float = 30.0, what: str = "", poll_s: float = 0.02) -> T:
+def wait_for(condition: Callable[[], T], timeout_s: float = 30.0, what: str = "", poll_s: float = 0.05) -> T:
     """Return the first truthy value of ``condition()``; fail after ``timeout_s``, in a test after ``ROOM`` times that.
 
     The one place of the suite that sleeps. ``what`` says in the failure what was waited for. Exceptions of the

@@ -89,7 +89,7 @@ async def test_the_page_follows_a_real_hang(chromium: str, jobs: JobRunner, tmp_
     ("state", "make"),
     [
         ("healthy", healthy),
-        ("hung", lambda: view_of(*hang_of_eight())),
+        pytest.param("hung", lambda: view_of(*hang_of_eight()), marks=pytest.mark.soak),
         ("two-jobs", view_of_several),
         pytest.param("1024-ranks", lambda: view_of(*hang_of_many(1024)), marks=pytest.mark.soak),
         ("4096-ranks", lambda: view_of(*hang_of_many(4096))),

@@ -152,7 +152,7 @@ def test_the_pods_of_a_job_have_one_verdict(containers: Containers, agents: tupl
         texts = [containers.podman("exec", agent, *show) for agent in agents]
         return [msgspec.json.decode(text, type=Incident) for text in texts] if all(texts) else None
 
-    incidents = wait_for(read_incidents, LONG_S, "both agents to know of the hang", poll_s=0.5)
+    incidents = wait_for(read_incidents, LONG_S, "both agents to know of the hang", poll_s=3.0)
     assert len({incident.id for incident in incidents}) == 1
     assert {incident.job.name for incident in incidents} == {"team/llama"}
     for verdict in (incident.verdict for incident in incidents):

@@ -66,7 +66,7 @@ def test_a_stage_of_a_pipeline_that_is_late_on_its_device(nccl: Path, jobs: JobR
 def _follow(parts: list[Job], folder: Path, while_slow: Callable[[], None] = lambda: None) -> Incident:
     """Return the incident of a job whose rank becomes slow; then it is as fast as the others, and the incident is over."""
     state = folder / "state"
-    parts[0].wait_for_output("step 200", LIMIT_S)
+    parts[0].wait_for_output("step 100", LIMIT_S)
     assert incidents(state) == []
     (folder / "slow").touch()
     (found,) = wait_for(lambda: incidents(state), LIMIT_S, "an incident")

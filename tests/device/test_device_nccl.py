@@ -57,6 +57,7 @@ def main_thread_cpu_s(process: psutil.Process) -> float:
     return float(thread.user_time + thread.system_time)
 
 
+@pytest.mark.soak  # it shows the simulated device
 def test_a_missing_member_hangs_the_rest_and_spinning_burns(start_nccl: StartNccl) -> None:
     """Rank 0 spins in ``.item()``, rank 1 sleeps in it, rank 2 never comes; the recorder has the operation as scheduled."""
     job = start_nccl("waiting.py", "absent", LONG_LIMIT_S, nproc=3, env=RECORDER)

@@ -59,14 +59,8 @@ def test_the_job_survives_the_agent(jobs: JobRunner, tmp_path: Path, undisturbed
     _check_survival(jobs, tmp_path, undisturbed, "during-a-look")
 
 
-@pytest.mark.usefixtures("long")
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "launcher-started",
-        *(pytest.param(one, marks=pytest.mark.soak) for one in ("before-torch-is-loaded", "any-step")),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("moment", ["launcher-started", "before-torch-is-loaded", "any-step"])
 def test_the_job_survives_the_agent_at_any_moment(
     jobs: JobRunner, tmp_path: Path, undisturbed: str, moment: str
 ) -> None:

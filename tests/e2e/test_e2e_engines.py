@@ -60,14 +60,14 @@ def test_an_engine_without_requests_comes_to_its_end(jobs: JobRunner, tmp_path: 
     _assert_left_alone(jobs, tmp_path / "state", IDLE, "--idle", "20")
 
 
-@pytest.mark.usefixtures("long")
+@pytest.mark.soak  # `make test-long` replays its like: score-awaited-in-a-store of the recorded controls
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
-        pytest.param(WEIGHTS, ("--late", "update", "--seconds", "9"), id="weights-taken-late", marks=pytest.mark.soak),
+        pytest.param(WEIGHTS, ("--late", "update", "--seconds", "9"), id="weights-taken-late"),
         pytest.param(KEYS, ("--late", "score"), id="key-set-late"),
-        pytest.param(WEIGHTS, ("--late", "start", "--seconds", "20"), id="engine-joins-late", marks=pytest.mark.soak),
-        pytest.param(KEYS, ("--late", "start", "--seconds", "20"), id="store-joined-late", marks=pytest.mark.soak),
+        pytest.param(WEIGHTS, ("--late", "start", "--seconds", "20"), id="engine-joins-late"),
+        pytest.param(KEYS, ("--late", "start", "--seconds", "20"), id="store-joined-late"),
     ],
 )
 def test_a_job_that_awaits_a_process_or_a_key_comes_to_its_end(

@@ -129,6 +129,7 @@ def test_a_hang_up_that_is_ignored_stays_so(jobs: JobRunner, tmp_path: Path) -> 
     assert "got SIGHUP" not in job.stdout()
 
 
+@pytest.mark.soak  # test_e2e_metrics.py ends one, too
 def test_sigterm_ends_a_real_job_whole(jobs: JobRunner, tmp_path: Path) -> None:
     """A scheduler that terminates hangwatch terminates the job, and nothing is left."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -25,12 +25,6 @@ _ENDING = [scenario for scenario in SCENARIOS if scenario.ends_itself]
 
 each_hanging = pytest.mark.parametrize("outcome", [scenario.name for scenario in _HANGING], indirect=True)
 each_provable = pytest.mark.parametrize("outcome", [one.name for one in _HANGING if is_provable(one)], indirect=True)
-#: ``test_e2e_healthy.py`` runs ``slow`` by ``hangwatch demo``.
-each_ending = pytest.mark.parametrize(
-    "outcome",
-    [pytest.param(one.name, marks=[pytest.mark.soak] if one.kind == "healthy" else []) for one in _ENDING],
-    indirect=True,
-)
 
 
 def _scenario(name: str) -> Scenario:
@@ -124,7 +118,8 @@ def test_diagnose_says_the_same_of_the_bundle(outcome: Outcome, jobs: JobRunner)
     )
 
 
-@each_ending
+@pytest.mark.soak  # `slow` is run by test_e2e_healthy.py; a straggler on NCCL, by test_device_verdicts.py
+@pytest.mark.parametrize("outcome", [one.name for one in _ENDING], indirect=True)
 def test_what_ends_by_itself_is_no_hang(outcome: Outcome) -> None:
     """A job that is only slow comes to its own end, and at most the promised warning is given."""
     scenario = _scenario(outcome.name)

@@ -181,7 +181,7 @@ def test_a_scheduler_that_schedules_nothing_is_named(start: Start, jobs: JobRunn
 
 
 @pytest.mark.usefixtures("long")
-@pytest.mark.parametrize(("fault", "cause"), [("io", "blocked-io"), ("sync", None)])
+@pytest.mark.parametrize(("fault", "cause"), [("io", "blocked-io"), pytest.param("sync", None, marks=pytest.mark.soak)])
 def test_a_worker_that_is_stuck_in_a_step_is_named(start: Start, tmp_path: Path, fault: str, cause: str | None) -> None:
     """In a read, or in a wait for its device: its rank and line, and once, though ranks and requests both wait."""
     os.mkfifo(tmp_path / "adapter")

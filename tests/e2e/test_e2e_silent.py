@@ -146,8 +146,11 @@ def test_a_silent_failure_is_stopped_only_where_that_was_asked_for(runner: JobRu
 @pytest.mark.parametrize(
     ("kind", "how"),
     [
-        *(("nan", "print"), ("none", "report")),
-        *(pytest.param(*one, marks=pytest.mark.soak) for one in (("nan", "report"), ("none", "print"))),
+        ("nan", "print"),
+        *(
+            pytest.param(*one, marks=pytest.mark.soak)
+            for one in (("nan", "report"), ("none", "report"), ("none", "print"))
+        ),
     ],
 )
 def test_a_job_of_milliseconds_is_judged_by_what_it_left(

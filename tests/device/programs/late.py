@@ -36,6 +36,6 @@ for step in range(100_000):
     dist.all_reduce(stop)
     if stop.item():
         break
-    if rank == 0 and step % 100 == 0:
+    if rank == 0 and step % 50 == 0:
         print(f"step {step}", flush=True)
 dist.destroy_process_group()

@@ -59,6 +59,6 @@ for step in range(100_000):
         break
     if asked[1]:
         dump_once(folder / "dumps" / f"dump_{rank}")
-    if rank == 0 and step % 100 == 0:
+    if rank == 0 and step % 50 == 0:
         print(f"step {step}", flush=True)
 dist.destroy_process_group()
