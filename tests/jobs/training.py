@@ -36,9 +36,8 @@ def main() -> None:
         inputs = torch.randn(8, 16, generator=data)
         loss = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean()
         loss.backward()
-        for (
-            parameter
-        ) in model.parameters():  # by hand: for DDP and SGD each rank would import the compiler, for seconds
+        # By hand: for DDP and SGD each rank would import torch's compiler, for seconds.
+        for parameter in model.parameters():
             dist.all_reduce(parameter.grad)
             parameter.data -= 0.01 / dist.get_world_size() * parameter.grad
         model.zero_grad()

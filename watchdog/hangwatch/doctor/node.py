@@ -13,14 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 from hangwatch.doctor.check import Check
 from hangwatch.model.capture import RankIdentity
 from hangwatch.sources.discovery.rank_environment import pick_variables
-from hangwatch.sources.flight.recorder import TIMING, times_operations
+from hangwatch.sources.flight.recorder import TIMING, records_gloo, times_operations
 from hangwatch.sources.node_view import discover_node
 from hangwatch.sources.proc.files import read_small, read_whole
 from hangwatch.sources.proc.running_code import RunningCode
 
 _CAP_SYS_PTRACE = 19
-#: The first torch that shows the recorder that Gloo writes to (``_dump_fr_trace``, the handler ``fr_trace_json``).
-_RECORDS_GLOO = (2, 10)
 #: Variables that disable the flight recorder when they are 0 (torch's ``FlightRecorder.hpp``; the second is its name before 2.9).
 _RECORDER = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 _STA_UNSYNC, _TIME_ERROR = 0x0040, 5
@@ -159,7 +157,7 @@ def judge_recorder(
 
 def judge_torch(versions: Mapping[int, str]) -> Check:
     """Return the finding on torch. ``versions``: torch version by pid, as reported by the probe."""
-    read = (re.match(r"(\d+)\.(\d+)", text) for text in versions.values())
-    gloo = any((int(found[1]), int(found[2])) < _RECORDS_GLOO for found in read if found is not None)
-    says = ", ".join(sorted(set(versions.values()))) + gloo * " (hangs on Gloo are proven from torch 2.10 on)"
+    says = ", ".join(sorted(set(versions.values())))
+    if any(records_gloo(text) is False for text in versions.values()):
+        says += " (hangs on Gloo are proven from torch 2.10 on)"
     return Check("torch in ranks", "ok", says)

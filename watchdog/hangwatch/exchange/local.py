@@ -16,7 +16,7 @@ class LocalExchange:
     """Values in a dictionary, each with an expiry on this process's clock."""
 
     endpoint = None
-    authenticated = True  # within one process there is nobody to keep out
+    authenticated = True  # only this process can write there
     clock: Callable[[], float] = time.monotonic
     _kept: dict[tuple[str, str, str], tuple[bytes, float]] = field(default_factory=dict)
     _posted: dict[str, asyncio.Event] = field(default_factory=dict)

@@ -265,7 +265,7 @@ class Completion(msgspec.Struct, frozen=True, array_like=True):
 class Timed(msgspec.Struct, frozen=True):
     """Operations as they were launched, and the time of each on its device."""
 
-    operations: OperationColumns
+    operations: Operations
     times: tuple[DeviceTime | None, ...]
 
 

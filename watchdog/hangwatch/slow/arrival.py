@@ -43,6 +43,7 @@ _PARTS = (12, 6)
 #: The median of five steps ignores two, such as a checkpoint and an evaluation.
 _PART_STEPS = 5
 _MIN_PARTS = 3
+#: Fewer steps show nothing.
 LEAST_STEPS = _PART_STEPS * _MIN_PARTS
 #: In this share of the parts since it became late.
 _MOST_PARTS = 0.75

@@ -10,7 +10,7 @@ from itertools import chain
 import msgspec
 
 from hangwatch.model.capture import RankCapture
-from hangwatch.model.collectives import COALESCED, TAKES_ALL, DeviceTime, Operation, Operations
+from hangwatch.model.collectives import COALESCED, TAKES_ALL, DeviceTime, Operation, Operations, Timed
 from hangwatch.slow.arrival import LEAST_STEPS
 from hangwatch.slow.timeline import Call, Pipelines, Streams, are_on_device
 
@@ -36,12 +36,11 @@ def make_streams(ranks: Sequence[RankCapture]) -> Streams:
         return {}
     newest = MOST_CALLS // max(1, len(ranks))
     for rank in ranks:
-        operations: Operations = rank.flight.operations if rank.flight is not None else ()
-        times: tuple[DeviceTime | None, ...] = ()
-        if rank.flight is not None and (timed := rank.flight.timed) is not None:
-            operations, times = timed.operations, timed.times
-        count = count_ended(operations, times)
-        calls = make_calls(rank.rank, operations, max(0, count - newest), times[:count])
+        if rank.flight is None:
+            continue
+        timed = rank.flight.timed or Timed(rank.flight.operations, ())
+        count = count_ended(timed.operations, timed.times)
+        calls = make_calls(rank.rank, timed.operations, max(0, count - newest), timed.times[:count])
         if calls is None:
             return {}
         if calls:
@@ -52,14 +51,14 @@ def make_streams(ranks: Sequence[RankCapture]) -> Streams:
 def count_ended(operations: Operations, times: Sequence[DeviceTime | None]) -> int:
     """Return how many operations at the start of a record have ended; all if none are on a device (no ``times``).
 
-    Of operations that were launched together, only the launch has a time; it comes last (``sources/flight/coalescing.py``).
+    If operations were launched together, only the launch has a time; it comes last (``sources/flight/coalescing.py``).
     """
     if None not in times:
         return len(operations)
-    ended = 0
-    for place, time in enumerate(times):
+    ended = times.index(None)
+    for place in range(ended, len(times)):
         launch = operations[place]
-        if time is not None:
+        if times[place] is not None:
             if any(launch.op != COALESCED or operations[at].group != launch.group for at in range(ended, place)):
                 break
             ended = place + 1
@@ -131,7 +130,7 @@ def of_largest_groups(streams: Streams, pipelines: Pipelines) -> Streams:
 def _of_largest(calls: Sequence[Call], pipelines: Pipelines) -> Iterator[Call]:
     before_ns, between_ns = None, 0
     often = Counter(call.members for call in calls if not call.p2p and pipelines.are_apart(call.members))
-    # Of two that are equally large, the inner one (tensor parallel) is called more often; a barrier of all ranks hardly ever.
+    # A barrier of all ranks is rarely called. Of two equally large groups, the inner one (tensor parallel) is called more often.
     chosen = max(often, key=lambda one: (often[one] > LEAST_STEPS, len(one), -often[one]), default=())
     for call in calls:
         if call.left_ns is None:

@@ -64,7 +64,7 @@ async def tell_nobody(incident: Incident, path: Path | None, owned: bool) -> Non
 
 
 class Sharing:
-    """The other nodes, as far as an incident concerns them: none. A fleet has one of its own, which raises nothing either."""
+    """The other nodes, as far as an incident concerns them: here, none. A fleet has its own subclass. Neither raises."""
 
     async def share(self, record: IncidentRecord, *, announced: bool, complete: bool = False) -> None:
         """Let them know of the incident as it is now, if this node speaks for the job.

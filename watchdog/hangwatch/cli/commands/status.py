@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from hangwatch.agent.host.stall_timeouts import read_stall_timeouts
+from hangwatch.agent.host.stall_timeouts import StallTimeout, read_stall_timeouts
 from hangwatch.cli.options import SectionCommand, as_json, state_dir
 from hangwatch.model.incident import Incident
 from hangwatch.model.live import LiveJob, LiveView
@@ -28,13 +28,12 @@ class FromAgents:
         folders = {one.job: one.id for one in reversed(self._archive.list()) if one.open and one.job in jobs}
         found = {job: read_incident(self._state_dir / "incidents" / id) for job, id in folders.items()}
         stalls = read_stall_timeouts(self._state_dir)
-        known = (
-            msgspec.structs.replace(job, stall_after_s=stall.after_s, stall_why=stall.why)
-            if (stall := stalls.get(job.id)) is not None
-            else job
-            for job in view.jobs
-        )
-        return msgspec.structs.replace(view, jobs=tuple(_with_incident(job, found.get(job.id)) for job in known))
+        known = (_with_incident(_with_stall(job, stalls.get(job.id)), found.get(job.id)) for job in view.jobs)
+        return msgspec.structs.replace(view, jobs=tuple(known))
+
+
+def _with_stall(job: LiveJob, stall: StallTimeout | None) -> LiveJob:
+    return job if stall is None else msgspec.structs.replace(job, stall_after_s=stall.after_s, stall_why=stall.why)
 
 
 def _with_incident(job: LiveJob, incident: Incident | None) -> LiveJob:

@@ -91,9 +91,13 @@ def has_unrecorded(beat: Beat) -> bool:
 
     That is so if the group's numbers are unknown, or this torch has no recorder for Gloo.
     """
-    version = re.match(r"(\d+)\.(\d+)", beat.torch)
-    known = version is not None and (int(version.group(1)), int(version.group(2))) >= _GLOO_IS_RECORDED
-    return not known or any(group.enqueued < 0 for group in beat.groups)
+    return not records_gloo(beat.torch) or any(group.enqueued < 0 for group in beat.groups)
+
+
+def records_gloo(torch: str) -> bool | None:
+    """Return whether this version of torch has a recorder for Gloo; None if that is no version."""
+    version = re.match(r"(\d+)\.(\d+)", torch)
+    return (int(version[1]), int(version[2])) >= _GLOO_IS_RECORDED if version is not None else None
 
 
 async def fetch_flight(beat: Beat, *, rank: int, timeout_s: float = 2.5, call_sites: bool = True) -> FlightRecord | Gap:
